@@ -1,0 +1,25 @@
+"""What one Craftax step did to mobs and wood, read between Craftax's own phases.
+
+Phases of a step: A before `do_action` (after the floor change), B after it, C after `update_mobs` and before
+`spawn_mobs`.  All slots are those of the floor the player is on in phase A; nothing dies on any other floor.
+"""
+
+import jax
+
+from perepisode.pytree import pytree
+
+
+@pytree
+class Events:
+    """One step's deaths.  `killed_*` is exact; `paper_*` is mask dropped and health <= 0 over the whole step."""
+
+    killed_passive: jax.Array  # bool[3]: melee (A & ~B) or projectile (B & ~C & health <= 0)
+    killed_melee: jax.Array  # bool[3]
+    killed_ranged: jax.Array  # bool[2]
+    paper_passive: jax.Array  # bool[3]
+    paper_melee: jax.Array  # bool[3]
+    paper_ranged: jax.Array  # bool[2]
+    melee_offset: jax.Array  # int32[3, 2]: mob position minus player position, both in phase A
+    ranged_offset: jax.Array  # int32[2, 2]
+    despawned: jax.Array  # int32: mobs of all three classes gone with health > 0 (B & ~C)
+    wood_harvested: jax.Array  # int32, max(0, change of wood): exact, wood only rises by harvesting
