@@ -1,0 +1,140 @@
+"""What the agent sees: 430 bytes to store, expanded to upstream's 8268 features where a network reads them.
+
+Upstream's symbolic view is 99 cells of 37 blocks, 5 items, 40 mob channels (5 classes of 8 types) and a light
+bit, then 51 scalars.  Cells in darkness, and those beyond the map, show nothing at all; so darkness is an
+index past the last block, whose one-hot row is zero, and the light bit follows from it.
+"""
+
+from functools import reduce
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from perepisode.pytree import pytree
+
+ROWS, COLUMNS = VIEW = (9, 11)
+CELLS = ROWS * COLUMNS
+BLOCKS, ITEMS, MOB_TYPES = 37, 5, 8
+MOB_CLASSES = ("melee_mobs", "passive_mobs", "ranged_mobs", "mob_projectiles", "player_projectiles")
+MOB_CHANNELS = len(MOB_CLASSES) * MOB_TYPES
+SCALARS = 51
+DARK_BLOCK, DARK_ITEM, UNSEEN = BLOCKS, ITEMS, CELLS * MOB_CHANNELS
+LIT_ABOVE = 0.05
+KILLS_TO_OPEN_LADDER = 8
+
+
+@pytree
+class Observation:
+    """One view.  Cells are row by row."""
+
+    blocks: jax.Array  # uint8[99], DARK_BLOCK where nothing is seen
+    items: jax.Array  # uint8[99], DARK_ITEM where nothing is seen
+    mobs: jax.Array  # uint16[14]: cell * 40 + class * 8 + type, or UNSEEN
+    scalars: jax.Array  # float32[51], as upstream computes them
+
+
+def observe(state) -> Observation:
+    """The view of a Craftax state: upstream's `EnvState`, or one with its field names and smaller numbers."""
+    corner = state.player_position.astype(jnp.int32) - jnp.array(VIEW) // 2
+    rows, columns = corner[0] + jnp.arange(ROWS)[:, None], corner[1] + jnp.arange(COLUMNS)[None, :]
+    height, width = state.map.shape[-2:]
+    on_map = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+    cells = state.player_level, jnp.clip(rows, 0, height - 1), jnp.clip(columns, 0, width - 1)
+
+    def window(floors):
+        return floors.at[cells].get(mode="promise_in_bounds")
+
+    lit = on_map & (window(state.light_map).astype(jnp.float32) > LIT_ABOVE)
+    return Observation(
+        blocks=jnp.where(lit, window(state.map), DARK_BLOCK).astype(jnp.uint8).reshape(CELLS),
+        items=jnp.where(lit, window(state.item_map), DARK_ITEM).astype(jnp.uint8).reshape(CELLS),
+        mobs=_visible_mobs(state, corner, lit),
+        scalars=_scalars(state),
+    )
+
+
+def encode(observation: Observation, dtype=jnp.float32) -> tuple[jax.Array, ...]:
+    """Observations with any leading axes → features: blocks, items, mobs, light, scalars."""
+    lead = observation.blocks.shape[:-1]
+    blocks = jax.nn.one_hot(observation.blocks, BLOCKS, dtype=dtype).reshape(*lead, CELLS * BLOCKS)
+    items = jax.nn.one_hot(observation.items, ITEMS, dtype=dtype).reshape(*lead, CELLS * ITEMS)
+    channel = jnp.arange(CELLS * MOB_CHANNELS, dtype=jnp.uint16)
+    # One comparison a slot keeps this a single elementwise kernel; a scatter or a reduction would not be.
+    slots = jnp.moveaxis(observation.mobs, -1, 0)[..., None]
+    mobs = reduce(jnp.logical_or, [slot == channel for slot in slots]).astype(dtype)
+    light = (observation.blocks != DARK_BLOCK).astype(dtype)
+    return blocks, items, mobs, light, observation.scalars.astype(dtype)
+
+
+def upstream_vector(features: tuple[jax.Array, ...]) -> jax.Array:
+    """`encode`'s features in the order of upstream's flat observation: float32[..., 8268]."""
+    *cells, scalars = features
+    lead = scalars.shape[:-1]
+    view = jnp.concatenate([part.reshape(*lead, CELLS, -1) for part in cells], axis=-1)
+    return jnp.concatenate([view.reshape(*lead, -1), scalars], axis=-1)
+
+
+def _visible_mobs(state, corner: jax.Array, lit: jax.Array) -> jax.Array:
+    """Where upstream's renderer leaves a one, slot by slot.
+
+    It writes every slot in turn, the living as one and the dead or distant as zero, at an index that wraps
+    round when negative.  So the last slot to write a (cell, channel) decides it, and a stale slot can hide a
+    living mob.
+    """
+    floor = state.player_level
+    mobs = [getattr(state, name) for name in MOB_CLASSES]
+    classes = np.repeat(np.arange(len(mobs)), [m.mask.shape[-1] for m in mobs])
+    position = jnp.concatenate([m.position[floor] for m in mobs]).astype(jnp.int32) - corner
+    alive = jnp.concatenate([m.mask[floor] for m in mobs])
+    channel = classes * MOB_TYPES + jnp.concatenate([m.type_id[floor] for m in mobs]).astype(jnp.int32)
+
+    extent = jnp.array(VIEW)
+    on_screen = ((position >= 0) & (position < extent)).all(-1)
+    written = jnp.where(position < 0, position + extent, position)
+    lands = ((written >= 0) & (written < extent)).all(-1)
+    target = (written[:, 0] * COLUMNS + written[:, 1]) * MOB_CHANNELS + channel
+
+    later = np.triu(np.ones((len(classes), len(classes)), bool), 1)
+    overwritten = (later & (target[:, None] == target[None, :]) & lands[None, :]).any(-1)
+    row, column = jnp.clip(position, 0, extent - 1).T
+    seen = alive & on_screen & ~overwritten & lit[row, column]
+    return jnp.where(seen, target, UNSEEN).astype(jnp.uint16)
+
+
+def _scalars(state) -> jax.Array:
+    """Inventory, potions, intrinsics, direction, armour, enchantments, special values; upstream's scales."""
+    held = state.inventory
+    floor = state.player_level
+    rooted = [held.wood, held.stone, held.coal, held.iron, held.diamond, held.sapphire, held.ruby]
+    rooted += [held.sapling, held.torches, held.arrows]
+    tenths = [state.player_health, state.player_food, state.player_drink, state.player_energy]
+    tenths += [state.player_mana, state.player_xp, state.player_dexterity, state.player_strength]
+    tenths += [state.player_intelligence]
+    special = [state.light_level, state.is_sleeping, state.is_resting, *state.learned_spells]
+    return jnp.concatenate(
+        [
+            jnp.sqrt(_floats(rooted)) / 10.0,
+            _floats([held.books]) / 2.0,
+            _floats([held.pickaxe, held.sword]) / 4.0,
+            _floats([state.sword_enchantment, state.bow_enchantment, held.bow]),
+            jnp.sqrt(held.potions.astype(jnp.float32)) / 10.0,
+            _floats(tenths) / 10.0,
+            (state.player_direction.astype(jnp.int32) == jnp.arange(1, 5)).astype(jnp.float32),
+            held.armour.astype(jnp.float32) / 2.0,
+            state.armour_enchantments.astype(jnp.float32),
+            _floats(special),
+            _floats([floor]) / 10.0,
+            _floats([state.monsters_killed[floor] >= KILLS_TO_OPEN_LADDER, _boss_vulnerable(state)]),
+        ]
+    )
+
+
+def _boss_vulnerable(state) -> jax.Array:
+    floor = state.player_level
+    guarded = state.melee_mobs.mask[floor].any() | state.ranged_mobs.mask[floor].any()
+    return ~guarded & (state.boss_timesteps_to_spawn_this_round <= 0)
+
+
+def _floats(values) -> jax.Array:
+    return jnp.stack([jnp.asarray(value).astype(jnp.float32) for value in values])

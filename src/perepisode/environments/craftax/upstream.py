@@ -1,0 +1,115 @@
+"""Craftax's own step, taken apart just enough to see who dies: slow, and right by construction.
+
+The sub-calls, their order and their key splits are those of `craftax_step`, so the next state and the reward
+are upstream's bit for bit.  Between them the mob masks are read (phases A, B and C of `events`), which the
+whole step does not allow: a slot emptied by a kill can be filled again by `spawn_mobs` before the step ends.
+"""
+
+import jax
+import jax.numpy as jnp
+from craftax.craftax import game_logic
+from craftax.craftax.constants import ACHIEVEMENT_REWARD_MAP, Action
+from craftax.craftax.craftax_state import EnvParams, EnvState, StaticEnvParams
+from craftax.craftax.util.game_logic_utils import has_beaten_boss
+from craftax.craftax.world_gen.world_gen import generate_world
+
+from perepisode.environments.base import EndCause, Key
+from perepisode.environments.craftax.events import Events
+
+PARAMS = EnvParams()
+SIZES = StaticEnvParams()
+
+
+def reset(key: Key) -> EnvState:
+    """A fresh world: upstream's `reset_env` without its observation."""
+    _, key_world = jax.random.split(key)
+    return generate_world(key_world, PARAMS, SIZES)
+
+
+def step(key: Key, state: EnvState, action: jax.Array) -> tuple[EnvState, jax.Array, Events]:
+    """One step of `craftax_step` → next state, reward, and what died in it."""
+    before = state
+    action = jnp.where(state.is_sleeping | state.is_resting, Action.NOOP.value, action)
+    key, key_action = jax.random.split(key)
+    key, key_book = jax.random.split(key)
+    key, key_enchant = jax.random.split(key)
+    key, key_mobs = jax.random.split(key)
+    key, key_spawn = jax.random.split(key)
+    key, key_state = jax.random.split(key)
+
+    state = game_logic.change_floor(state, action, PARAMS, SIZES)
+    state = game_logic.do_crafting(state, action)
+    phase_a = state
+    state = game_logic.do_action(key_action, state, action, SIZES)
+    phase_b = state
+    state = _act_apart_from_melee(key_book, key_enchant, state, action)
+    state = game_logic.update_mobs(key_mobs, state, PARAMS, SIZES)
+    phase_c = state
+    state = game_logic.spawn_mobs(state, key_spawn, PARAMS, SIZES)
+    state = game_logic.update_plants(state, SIZES)
+    state = game_logic.update_player_intrinsics(state, action, SIZES)
+    state = game_logic.clip_inventory_and_intrinsics(state, PARAMS)
+    state = game_logic.calculate_inventory_achievements(state)
+
+    reward = _reward(before, state)
+    clock = state.timestep + 1
+    state = state.replace(
+        timestep=clock, light_level=game_logic.calculate_light_level(clock, PARAMS), state_rng=key_state
+    )
+    return state, reward, _events(before, phase_a, phase_b, phase_c, state)
+
+
+def end_cause(state) -> jax.Array:
+    """The parts of upstream's `is_game_over` told apart.  A dead player has lost, whatever else is true."""
+    dead = state.player_health <= 0
+    won = has_beaten_boss(state, SIZES)
+    timeout = state.timestep >= PARAMS.max_timesteps
+    return jnp.select(
+        [dead, won, timeout],
+        [jnp.int32(EndCause.DEATH), jnp.int32(EndCause.WON), jnp.int32(EndCause.TIMEOUT)],
+        jnp.int32(EndCause.RUNNING),
+    )
+
+
+def _act_apart_from_melee(key_book: Key, key_enchant: Key, state: EnvState, action: jax.Array) -> EnvState:
+    """What the player can do between phases B and C; none of it hurts a mob yet."""
+    state = game_logic.place_block(state, action, SIZES)
+    state = game_logic.shoot_projectile(state, action, SIZES)
+    state = game_logic.cast_spell(state, action, SIZES)
+    state = game_logic.drink_potion(state, action)
+    state = game_logic.read_book(key_book, state, action)
+    state = game_logic.enchant(key_enchant, state, action)
+    state = game_logic.boss_logic(state, SIZES)
+    state = game_logic.level_up_attributes(state, action, PARAMS)
+    return game_logic.move_player(state, action, PARAMS)
+
+
+def _reward(before: EnvState, after: EnvState) -> jax.Array:
+    """Newly unlocked achievements at their weights, plus a tenth of the change of health."""
+    unlocked = after.achievements.astype(int) - before.achievements.astype(int)
+    return (unlocked * ACHIEVEMENT_REWARD_MAP).sum() + (after.player_health - before.player_health) * 0.1
+
+
+def _events(before: EnvState, a: EnvState, b: EnvState, c: EnvState, after: EnvState) -> Events:
+    floor = a.player_level
+    deaths = {
+        mobs: _deaths(*(getattr(phase, f"{mobs}_mobs") for phase in (a, b, c, after)), floor)
+        for mobs in ("passive", "melee", "ranged")
+    }
+    return Events(
+        **{f"killed_{mobs}": killed for mobs, (killed, _, _) in deaths.items()},
+        **{f"paper_{mobs}": paper for mobs, (_, paper, _) in deaths.items()},
+        melee_offset=a.melee_mobs.position[floor] - a.player_position,
+        ranged_offset=a.ranged_mobs.position[floor] - a.player_position,
+        despawned=sum(despawned.sum(dtype=jnp.int32) for _, _, despawned in deaths.values()),
+        wood_harvested=jnp.maximum(after.inventory.wood - before.inventory.wood, 0).astype(jnp.int32),
+    )
+
+
+def _deaths(a, b, c, after, floor: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """One class of mobs in the four phases → slots killed, killed as the paper sees it, despawned."""
+    by_melee = a.mask[floor] & ~b.mask[floor]
+    gone_later = b.mask[floor] & ~c.mask[floor]
+    dead = c.health[floor] <= 0
+    paper = a.mask[floor] & ~after.mask[floor] & (after.health[floor] <= 0)
+    return by_melee | (gone_later & dead), paper, gone_later & ~dead
