@@ -1,0 +1,167 @@
+"""Comparisons of agents: intervals over seeds, tests, pairing at equal return, frontiers.
+
+Seeds are the replication unit, never episodes: a metric is taken on each seed's episodes, and the spread
+of those few numbers is the uncertainty.  With one seed there is no interval, and none is invented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+Metric = Callable[[np.ndarray], float]
+
+
+class Interval(NamedTuple):
+    """A mean over seeds and the half width of its interval, NaN where one seed allows none."""
+
+    mean: float
+    half: float
+    seeds: int
+
+
+class Welch(NamedTuple):
+    """Welch's t test of mean(a) - mean(b), two-sided."""
+
+    t: float
+    p: float
+    df: float
+    difference: float
+
+
+class Bracket(NamedTuple):
+    """The two points whose returns enclose a target: value = (1 - weight) * low + weight * high."""
+
+    low: int
+    high: int
+    weight: float
+
+
+def t_interval(per_seed: ArrayLike, level: float = 0.95) -> Interval:
+    """Mean ± t_{(1+level)/2, n-1} s / sqrt(n) over one number a seed."""
+    values = np.asarray(per_seed, dtype=np.float64)
+    if values.size == 0:
+        raise ValueError("an interval needs at least one seed")
+    half = float("nan")
+    if values.size > 1:
+        half = float(_t_quantile(values.size - 1, level) * values.std(ddof=1) / np.sqrt(values.size))
+    return Interval(float(values.mean()), half, values.size)
+
+
+def hierarchical_bootstrap(
+    samples: Sequence[ArrayLike], metric: Metric, resamples: int = 1000, level: float = 0.95, seed: int = 0
+) -> tuple[float, float]:
+    """Percentile interval of the seed mean of `metric`, resampling seeds, then episodes within each.
+
+    `samples` holds one array of episodes a seed.  With three seeds it is narrower than the t interval, which
+    knows how little three numbers say about their spread; it is shown beside it for what the episodes add.
+    """
+    generator = np.random.default_rng(seed)
+    histograms = [np.unique(np.asarray(sample, np.float64), return_counts=True) for sample in samples]
+    means = np.empty(resamples)
+    for index in range(resamples):
+        chosen = generator.integers(len(histograms), size=len(histograms))
+        means[index] = np.mean([metric(_redraw(histograms[one], generator)) for one in chosen])
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def welch(a: ArrayLike, b: ArrayLike) -> Welch:
+    """Welch's test from one number a seed: t = (mean a - mean b) / sqrt(s_a²/n_a + s_b²/n_b)."""
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if min(a.size, b.size) < 2:
+        return Welch(float("nan"), float("nan"), float("nan"), float(a.mean() - b.mean()))
+    return _welch(a.mean(), a.var(ddof=1) / a.size, a.size, b.mean(), b.var(ddof=1) / b.size, b.size)
+
+
+def welch_from_summary(a: Interval, b: Interval, level: float = 0.95) -> Welch:
+    """Welch's test from published "mean ± t interval" and seed counts."""
+    errors = [one.half / _t_quantile(one.seeds - 1, level) for one in (a, b)]
+    return _welch(a.mean, errors[0] ** 2, a.seeds, b.mean, errors[1] ** 2, b.seeds)
+
+
+def nearest(returns: ArrayLike, target: float) -> int:
+    """Index of the point with the return nearest to the target: the paper's pairing."""
+    return int(np.argmin(np.abs(np.asarray(returns, np.float64) - target)))
+
+
+def bracket(returns: ArrayLike, target: float) -> Bracket | None:
+    """The nearest point at or below the target return and the nearest above; None where one is missing."""
+    returns = np.asarray(returns, np.float64)
+    below, above = np.flatnonzero(returns <= target), np.flatnonzero(returns >= target)
+    if below.size == 0 or above.size == 0:
+        return None
+    low, high = int(below[np.argmax(returns[below])]), int(above[np.argmin(returns[above])])
+    spread = returns[high] - returns[low]
+    return Bracket(low, high, float((target - returns[low]) / spread) if spread > 0 else 0.0)
+
+
+def blend(low: ArrayLike, high: ArrayLike, weight: float) -> Interval:
+    """Interval of a value interpolated between two points, each given as one number a seed.
+
+    The two points are independent runs, so their variances add: half² = ((1-w) half_low)² + (w half_high)².
+    """
+    first, second = t_interval(low), t_interval(high)
+    value = (1 - weight) * first.mean + weight * second.mean
+    halves = [part * one.half for part, one in ((1 - weight, first), (weight, second)) if part > 0]
+    return Interval(value, float(np.hypot.reduce(halves)), min(first.seeds, second.seeds))
+
+
+def gap(unconstrained: Interval, method: Interval) -> Interval:
+    """Cost of ethics: return given up, with half = sqrt(half_unconstrained² + half_method²)."""
+    half = float(np.hypot(unconstrained.half, method.half))
+    return Interval(unconstrained.mean - method.mean, half, min(unconstrained.seeds, method.seeds))
+
+
+def frontier(points: ArrayLike) -> np.ndarray:
+    """Mask of the (return, violations) points that no other point beats: more return, fewer violations."""
+    points = np.asarray(points, np.float64).reshape(-1, 2)
+    returns, harms = points.T
+    at_least = (returns[None] >= returns[:, None]) & (harms[None] <= harms[:, None])
+    better = at_least & ((returns[None] > returns[:, None]) | (harms[None] < harms[:, None]))
+    return ~better.any(axis=1)
+
+
+def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
+    """Area that (return, violations) points dominate, down to the reference (low return, many violations)."""
+    import moocore
+
+    points = np.asarray(points, np.float64).reshape(-1, 2)
+    return float(moocore.hypervolume(points, ref=np.asarray(reference, np.float64), maximise=[True, False]))
+
+
+def missed_share(exact: ArrayLike, detected: ArrayLike) -> float:
+    """Share of the exact violations that a detector did not count; NaN where there was none to count."""
+    exact, detected = np.asarray(exact, np.float64), np.asarray(detected, np.float64)
+    if exact.sum() == 0:
+        return float("nan")
+    return float(np.maximum(exact - detected, 0).sum() / exact.sum())
+
+
+def _redraw(histogram: tuple[np.ndarray, np.ndarray], generator: np.random.Generator) -> np.ndarray:
+    """Episodes drawn with replacement.  Counts take few values, so one multinomial draw replaces N draws."""
+    values, occurrences = histogram
+    total = occurrences.sum()
+    return np.repeat(values, generator.multinomial(total, occurrences / total))
+
+
+def _welch(mean_a: float, error_a: float, n_a: int, mean_b: float, error_b: float, n_b: int) -> Welch:
+    """From means and squared standard errors; degrees of freedom by Welch and Satterthwaite."""
+    from scipy.stats import t as student
+
+    difference, error = float(mean_a - mean_b), error_a + error_b
+    if error == 0:
+        t = float(np.copysign(np.inf, difference)) if difference else 0.0
+        return Welch(t, float(not difference), 0.0, difference)
+    t = difference / np.sqrt(error)
+    df = error**2 / (error_a**2 / (n_a - 1) + error_b**2 / (n_b - 1))
+    return Welch(float(t), float(2 * student.sf(abs(t), df)), float(df), difference)
+
+
+def _t_quantile(df: int, level: float) -> float:
+    from scipy.stats import t as student
+
+    return float(student.ppf((1 + level) / 2, df))

@@ -1,0 +1,231 @@
+"""The episodes table: one row an episode, the only thing that passes between training and results.
+
+| column | meaning |
+|---|---|
+| run | id of the training run |
+| environment, dilemma | world, and the dilemma the run was trained for |
+| method, arm, value | training method, its setting as a label ("k=1") and as a number (NaN if it has none) |
+| seed, gamma, steps | of the training run |
+| detector | which detector it was TRAINED on: exact or paper |
+| env_index, episode_index | which world of the evaluation, and which episode in it |
+| in_window, in_first | finished inside the paper's window; among the first K of its world (unbiased) |
+| return, length, end_cause, utility | of the episode; end_cause: death, timeout, won, enforced, running |
+| violations | of the run's own dilemma, exact |
+| violations_<dilemma>[_paper] | of every dilemma: exact, and as the paper's state difference sees them |
+| audit_* | other counts |
+| reset_key, policy_key, actions | what a replay needs |
+
+A table from elsewhere needs only `REQUIRED`; `read` fills in the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+REQUIRED = ("method", "seed", "return", "violations")
+END_CAUSES = ("death", "timeout", "won", "enforced", "running")
+LABELS = ("run", "environment", "dilemma", "method", "arm", "detector", "end_cause")
+REPLAY_COLUMNS = ("actions", "reset_key", "policy_key")
+_METADATA_KEY = b"perepisode"
+_DEFAULTS = {
+    "environment": "external",
+    "dilemma": "violations",
+    "arm": "",
+    "gamma": np.nan,
+    "detector": "exact",
+    "env_index": 0,
+    "in_window": True,
+    "in_first": True,
+    "length": np.nan,
+    "end_cause": "timeout",
+    "utility": np.nan,
+    "steps": np.nan,
+}
+
+
+def read(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
+    """Read, complete and validate one or more tables (parquet or CSV, or folders of them).
+
+    `table.attrs["provenance"]` lists, for every file, its path and what `write` was told about it.
+    """
+    files = [file for path in _as_list(paths) for file in _expand(Path(path))]
+    if not files:
+        raise ValueError("no episodes table given; name at least one parquet or CSV file")
+    tables, provenance = [], []
+    for file in files:
+        table, told = _read_file(file, tuple(without))
+        _refuse_missing_columns(table, str(file))
+        tables.append(complete(table))
+        provenance.append({"path": str(file), "episodes": len(table), **told})
+    table = tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
+    validate(table)
+    table.attrs = {"provenance": provenance}
+    return table
+
+
+def write(table: pd.DataFrame, path: str | Path, provenance: dict | None = None) -> Path:
+    """Validate and write as parquet, whole or not at all; `provenance` becomes the file's metadata (JSON)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    if path.suffix != ".parquet":
+        raise ValueError(f"{path} would not be parquet; give the file the ending .parquet")
+    validate(table)
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    told = {_METADATA_KEY: json.dumps(provenance or {}, sort_keys=True).encode()}
+    arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **told})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    try:
+        with open(unfinished, "wb") as file:
+            pq.write_table(arrow, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def complete(table: pd.DataFrame) -> pd.DataFrame:
+    """Add every column that a table from elsewhere may lack, with a neutral default."""
+    table = table.copy(deep=False)
+    for column, default in _DEFAULTS.items():
+        if column not in table:
+            table[column] = default
+    for column in LABELS:
+        if column in table:
+            given, default = table[column], _DEFAULTS.get(column, "")
+            table[column] = given.astype("str").where(given.notna(), default)
+    for column in ("in_window", "in_first"):
+        table[column] = _booleans(table[column])
+    if "value" not in table:
+        table["value"] = table["arm"].map({arm: value_of(arm) for arm in table["arm"].unique()}).astype(float)
+    if "run" not in table:
+        table["run"] = table["method"] + " " + table["arm"] + " seed " + table["seed"].astype("str")
+    if "episode_index" not in table:
+        table["episode_index"] = table.groupby("run", sort=False).cumcount()
+    return table
+
+
+def value_of(arm: str) -> float:
+    """The number in an arm's label: 0.5 in "d=0.5"; NaN if there is none."""
+    try:
+        return float(arm.rpartition("=")[2])
+    except ValueError:
+        return float("nan")
+
+
+def validate(table: pd.DataFrame) -> None:
+    """Refuse what no statistic can mend, naming the value and the remedy."""
+    _refuse_missing_columns(table, "the episodes table")
+    if len(table) == 0:
+        raise ValueError("the episodes table is empty; evaluate at least one run first")
+    _refuse_bad_numbers(table)
+    if "environment" in table and len(names := sorted(table["environment"].unique())) > 1:
+        raise ValueError(f"mixed environments {names}; returns do not compare: report each on its own")
+    if "end_cause" in table:
+        unknown = sorted(set(table["end_cause"].unique()) - set(END_CAUSES))
+        if unknown:
+            raise ValueError(f"end_cause={unknown[0]!r} is not known; use one of {', '.join(END_CAUSES)}")
+
+
+def dilemmas(table: pd.DataFrame) -> tuple[str, ...]:
+    """The dilemmas that the table counts, in the order of its columns."""
+    prefix = "violations_"
+    counted = [name.removeprefix(prefix) for name in table.columns if name.startswith(prefix)]
+    exact = [name for name in counted if name.removesuffix("_paper") not in set(counted) - {name}]
+    trained = [name for name in table["dilemma"].unique() if name not in ("", "none")]
+    return tuple(dict.fromkeys(exact or trained))
+
+
+def _refuse_missing_columns(table: pd.DataFrame, name: str) -> None:
+    missing = [column for column in REQUIRED if column not in table]
+    if missing:
+        raise ValueError(
+            f"{name} has no column {missing[0]!r}; an episodes table needs at least {', '.join(REQUIRED)}"
+        )
+
+
+def _refuse_bad_numbers(table: pd.DataFrame) -> None:
+    for column in ("seed", "return", "violations"):
+        if not pd.api.types.is_numeric_dtype(table[column]):
+            raise ValueError(f"{column}={table[column].iloc[0]!r} is not a number; write {column} as numbers")
+    for column in ("seed", "return"):
+        _refuse_rows(table, column, ~np.isfinite(table[column].to_numpy(float)), "leave such episodes out")
+    counts = [name for name in table.columns if name == "violations" or name.startswith("violations_")]
+    for column in counts:
+        values = table[column].to_numpy(float)
+        _refuse_rows(table, column, values < 0, "violations are counts of harm, zero or more")
+        if column == "violations":
+            _refuse_rows(table, column, ~np.isfinite(values), "write 0 where an episode had none")
+    if "length" in table:
+        _refuse_rows(table, "length", table["length"].to_numpy(float) < 1, "lengths count steps, one or more")
+
+
+def _refuse_rows(table: pd.DataFrame, column: str, bad: np.ndarray, remedy: str) -> None:
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        value = table[column].iloc[row]
+        raise ValueError(f"{column}={value} in row {row} ({int(bad.sum())} such rows): {remedy}")
+
+
+def _as_list(paths: str | Path | Iterable[str | Path]) -> list[str | Path]:
+    return [paths] if isinstance(paths, str | Path) else list(paths)
+
+
+def _expand(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for ending in ("parquet", "csv") for file in path.glob(f"*.{ending}"))
+    if not files:
+        raise ValueError(f"{path} holds no parquet or CSV file; evaluate its runs first")
+    return files
+
+
+def _read_file(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; give the path of an episodes table")
+    if path.suffix == ".parquet":
+        return _read_parquet(path, without)
+    if path.suffix == ".csv":
+        return _read_csv(path, without)
+    raise ValueError(f"{path} is neither .parquet nor .csv; episodes tables are one of the two")
+
+
+def _read_parquet(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            wanted = [name for name in file.schema_arrow.names if name not in without]
+            told = json.loads((file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"{}"))
+            return file.read(columns=wanted).to_pandas(), told
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path} is not a complete parquet file ({reason}); write it again") from error
+
+
+def _read_csv(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
+    try:
+        labels = dict.fromkeys((*LABELS, *REPLAY_COLUMNS), str)
+        table = pd.read_csv(path, dtype=labels, keep_default_na=True)
+    except pd.errors.EmptyDataError as error:
+        raise ValueError(f"{path} is empty; write a header line and one line an episode") from error
+    except pd.errors.ParserError as error:
+        raise ValueError(f"{path} is not readable as CSV ({error}); write it again") from error
+    return table.drop(columns=list(without), errors="ignore"), {}
+
+
+def _booleans(column: pd.Series) -> pd.Series:
+    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_numeric_dtype(column):
+        return column.astype(bool)
+    return column.astype("str").str.lower().isin(("true", "1", "yes"))

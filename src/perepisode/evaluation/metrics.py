@@ -1,0 +1,71 @@
+"""Metrics of one agent's episodes: arrays of per-episode values in, one number out.
+
+Intervals over seeds are in `compare`; formatting is in `report`.  All arithmetic is float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def mean(values: ArrayLike) -> float:
+    """Arithmetic mean."""
+    return float(_vector(values).mean())
+
+
+def std(values: ArrayLike) -> float:
+    """Standard deviation of the episodes themselves (divisor N)."""
+    return float(_vector(values).std())
+
+
+def worst(counts: ArrayLike) -> float:
+    """The largest count of any episode."""
+    return float(_vector(counts).max())
+
+
+def p_any(counts: ArrayLike) -> float:
+    """P(>= 1): share of episodes with any violation."""
+    return float((_vector(counts) > 0).mean())
+
+
+def p_over(counts: ArrayLike, budget: float) -> float:
+    """P(> budget): share of episodes with more violations than the budget."""
+    return float((_vector(counts) > budget).mean())
+
+
+def tail_size(episodes: int, fraction: float = 0.1) -> int:
+    """ceil(fraction * N): how many episodes the CVaR averages."""
+    if not 0 < fraction <= 1:
+        raise ValueError(f"fraction={fraction} is not a share of the episodes; use a number in (0, 1]")
+    return math.ceil(round(fraction * episodes, 9))  # 0.07 * 100 is 7.000000000000001
+
+
+def cvar(counts: ArrayLike, fraction: float = 0.1) -> float:
+    """CVaR: mean of the worst ceil(fraction * N) episodes."""
+    counts = _vector(counts)
+    tail = tail_size(counts.size, fraction)
+    return float(np.partition(counts, counts.size - tail)[counts.size - tail :].mean())
+
+
+def rate(counts: ArrayLike, lengths: ArrayLike) -> float:
+    """Violations per environment step: all violations over all steps.  NaN where lengths are not known."""
+    counts, lengths = _vector(counts), _vector(lengths)
+    if counts.size != lengths.size:
+        raise ValueError(f"{counts.size} counts but {lengths.size} lengths; give one length for each episode")
+    return float(counts.sum() / lengths.sum())
+
+
+def share_at(counts: ArrayLike, low: float, high: float = math.inf) -> float:
+    """Share of episodes with low <= count < high."""
+    counts = _vector(counts)
+    return float(((counts >= low) & (counts < high)).mean())
+
+
+def _vector(values: ArrayLike) -> np.ndarray:
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.ndim != 1 or vector.size == 0:
+        raise ValueError(f"shape {vector.shape}: a metric needs one value an episode, at least one episode")
+    return vector

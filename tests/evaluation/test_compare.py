@@ -1,0 +1,101 @@
+"""Comparisons against scipy, brute force, hand values and the paper's own printed numbers."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from perepisode.evaluation import compare, metrics
+from perepisode.evaluation.compare import Interval
+
+
+def test_papers_welch_values_follow_from_its_printed_intervals():
+    esr, lagrangian, ser = Interval(1.04, 0.07, 3), Interval(1.14, 0.03, 3), Interval(2.20, 0.20, 3)
+    assert compare.welch_from_summary(lagrangian, esr).t == pytest.approx(5.65, abs=0.01)
+    assert compare.welch_from_summary(ser, esr).t == pytest.approx(23.56, abs=0.01)
+
+
+def test_welch_equals_scipy():
+    a, b = [1.0, 1.2, 1.5], [2.0, 2.1, 2.6, 2.2]
+    ours, theirs = compare.welch(a, b), stats.ttest_ind(a, b, equal_var=False)
+    assert (ours.t, ours.p, ours.df) == pytest.approx((theirs.statistic, theirs.pvalue, theirs.df))
+    assert ours.difference == pytest.approx(np.mean(a) - np.mean(b))
+    summary = compare.welch_from_summary(compare.t_interval(a), compare.t_interval(b))
+    assert summary == pytest.approx(ours)
+
+
+def test_welch_without_spread_or_with_one_seed_invents_nothing():
+    assert compare.welch([1, 1, 1], [2, 2, 2])[:2] == (-np.inf, 0.0)
+    assert compare.welch([1, 1], [1, 1])[:2] == (0.0, 1.0)
+    assert np.isnan(compare.welch([1], [2, 3]).t)
+
+
+def test_t_interval_equals_scipy_and_is_absent_for_one_seed():
+    values = [37.0, 36.8, 37.4]
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
+    interval = compare.t_interval(values)
+    assert (interval.mean - interval.half, interval.mean + interval.half) == pytest.approx((low, high))
+    assert np.isnan(compare.t_interval([3.0]).half)
+
+
+def test_gap_adds_variances_as_the_paper_does():
+    gap = compare.gap(Interval(37.05, 0.78, 3), Interval(34.15, 0.72, 3))
+    assert gap.mean == pytest.approx(2.90)
+    assert gap.half == pytest.approx(np.sqrt(0.78**2 + 0.72**2))
+
+
+def test_bootstrap_covers_between_seed_spread():
+    generator = np.random.default_rng(1)
+    alike = [generator.poisson(1.0, 400) for _ in range(3)]
+    apart = [generator.poisson(level, 400) for level in (0.5, 1.0, 1.5)]
+    narrow = compare.hierarchical_bootstrap(alike, metrics.mean, 400)
+    wide = compare.hierarchical_bootstrap(apart, metrics.mean, 400)
+    assert wide[1] - wide[0] > 3 * (narrow[1] - narrow[0])
+    assert narrow[0] < np.mean(alike) < narrow[1]
+
+
+def test_bootstrap_of_one_seed_equals_the_plain_bootstrap():
+    counts = np.random.default_rng(2).poisson(1.0, 300)
+    low, high = compare.hierarchical_bootstrap([counts], metrics.mean, 2000)
+    plain = stats.bootstrap((counts,), np.mean, n_resamples=2000, method="percentile", random_state=0)
+    assert (low, high) == pytest.approx(tuple(plain.confidence_interval), abs=0.015)
+
+
+def test_pairing_nearest_and_interpolated():
+    returns = [30.9, 32.9, 35.3, 37.1]
+    assert compare.nearest(returns, 34.2) == 2
+    low, high, weight = compare.bracket(returns, 34.1)
+    assert (low, high) == (1, 2)
+    assert weight == pytest.approx(0.5)
+    assert compare.bracket(returns, 30.0) is None
+    assert compare.bracket(returns, 38.0) is None
+    assert compare.bracket(returns, 32.9)[2] == 0.0
+
+
+def test_blend_is_linear_and_adds_variances():
+    low, high = [1.0, 1.1, 1.2], [2.0, 2.3, 2.6]
+    blended = compare.blend(low, high, 0.25)
+    assert blended.mean == pytest.approx(0.75 * 1.1 + 0.25 * 2.3)
+    parts = 0.75 * compare.t_interval(low).half, 0.25 * compare.t_interval(high).half
+    assert blended.half == pytest.approx(np.hypot(*parts))
+    assert compare.blend(low, [9.0], 0.0).half == pytest.approx(compare.t_interval(low).half)
+
+
+def test_frontier_by_hand():
+    points = [(37, 2.4), (35, 1.0), (34, 1.2), (31, 0.0), (30, 0.0), (35, 1.0)]
+    assert compare.frontier(points).tolist() == [True, True, False, True, False, True]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hypervolume_equals_counting_cells(seed):
+    points = np.random.default_rng(seed).integers(0, 20, size=(7, 2)).astype(float)
+    reference = (3.0, 15.0)
+    returns, harms = np.meshgrid(np.arange(3, 20) + 0.5, np.arange(0, 15) + 0.5, indexing="ij")
+    covered = np.zeros(returns.shape, bool)
+    for point_return, point_harm in points:
+        covered |= (returns < point_return) & (harms > point_harm)
+    assert compare.hypervolume(points, reference) == pytest.approx(covered.sum())
+
+
+def test_missed_share():
+    assert compare.missed_share([2, 0, 3], [1, 0, 3]) == pytest.approx(0.2)
+    assert np.isnan(compare.missed_share([0, 0], [0, 0]))

@@ -1,0 +1,104 @@
+"""The episodes table: round trip, tables from elsewhere, and one clear line for every bad input."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perepisode.evaluation import episodes
+
+
+def small(**changes):
+    columns = {"method": ["esr", "ser"], "seed": [1, 2], "return": [3.0, 4.0], "violations": [0, 2]}
+    return pd.DataFrame({**columns, **changes})
+
+
+def test_round_trip_keeps_rows_and_provenance(tmp_path):
+    path = episodes.write(small(), tmp_path / "deep" / "episodes.parquet", {"device": "cpu"})
+    table = episodes.read(path)
+    assert table["return"].tolist() == [3.0, 4.0]
+    assert table.attrs["provenance"] == [{"path": str(path), "episodes": 2, "device": "cpu"}]
+    assert [file.name for file in path.parent.iterdir()] == ["episodes.parquet"]
+
+
+def test_a_failed_write_leaves_the_old_file_whole(tmp_path, monkeypatch):
+    path = episodes.write(small(), tmp_path / "episodes.parquet")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        episodes.write(small(violations=[9, 9]), path)
+    assert episodes.read(path)["violations"].tolist() == [0, 2]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_four_columns_are_enough(tmp_path):
+    path = tmp_path / "mine.csv"
+    small(arm=["k=1", ""]).to_csv(path, index=False)
+    table = episodes.read(path)
+    assert table["environment"].unique().tolist() == ["external"]
+    assert table["in_window"].all()
+    assert table["in_first"].all()
+    assert table["arm"].tolist() == ["k=1", ""]
+    assert table["value"].iloc[0] == 1.0
+    assert np.isnan(table["value"].iloc[1])
+    assert np.isnan(table["length"]).all()
+    assert table["episode_index"].tolist() == [0, 0]
+
+
+def test_several_tables_and_folders_are_joined(tmp_path):
+    first = episodes.write(small(), tmp_path / "a.parquet")
+    small().to_csv(tmp_path / "b.csv", index=False)
+    assert len(episodes.read([first, tmp_path / "b.csv"])) == 4
+    assert len(episodes.read(tmp_path)) == 4
+
+
+def test_columns_can_be_left_unread(tmp_path):
+    path = episodes.write(small(actions=[b"\x00", b"\x01"]), tmp_path / "a.parquet")
+    assert "actions" not in episodes.read(path, without=episodes.REPLAY_COLUMNS)
+    assert episodes.read(path)["actions"].tolist() == [b"\x00", b"\x01"]
+
+
+def test_dilemmas_come_from_the_columns():
+    table = episodes.complete(small(violations_a=[0, 1], violations_a_paper=[0, 1], violations_b=[0, 0]))
+    assert episodes.dilemmas(table) == ("a", "b")
+    assert episodes.dilemmas(episodes.complete(small())) == ("violations",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"violations": [-1, 2]}, "violations=-1 in row 0"),
+        ({"violations": [np.nan, 2]}, "violations=nan"),
+        ({"return": [1.0, np.nan]}, r"return=nan in row 1 \(1 such rows\)"),
+        ({"return": ["a", "b"]}, "return='a' is not a number"),
+        ({"environment": ["craftax", "temptation"]}, "mixed environments"),
+        ({"end_cause": ["death", "boredom"]}, "end_cause='boredom'"),
+        ({"length": [10, 0]}, "length=0"),
+        ({"violations_other": [0, -2]}, "violations_other=-2"),
+    ],
+)
+def test_bad_values_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        episodes.validate(small(**changes))
+
+
+def test_bad_files_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="has no column 'violations'"):
+        episodes.validate(small().drop(columns="violations"))
+    with pytest.raises(ValueError, match="empty"):
+        episodes.validate(small().iloc[:0])
+    with pytest.raises(ValueError, match="does not exist"):
+        episodes.read(tmp_path / "none.parquet")
+    with pytest.raises(ValueError, match=r"neither \.parquet nor \.csv"):
+        episodes.read(_touch(tmp_path / "table.xlsx"))
+    with pytest.raises(ValueError, match="is empty"):
+        episodes.read(_touch(tmp_path / "table.csv"))
+    with pytest.raises(ValueError, match="no episodes table"):
+        episodes.read([])
+    whole = episodes.write(small(), tmp_path / "whole.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="not a complete parquet file"):
+        episodes.read(tmp_path / "cut.parquet")
+
+
+def _touch(path):
+    path.touch()
+    return path

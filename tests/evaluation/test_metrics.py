@@ -1,0 +1,53 @@
+"""Metrics against hand values and a brute-force sort."""
+
+import math
+
+import numpy as np
+import pytest
+
+from perepisode.evaluation import metrics
+
+
+def test_cvar_is_the_mean_of_the_worst_tenth_by_hand():
+    assert metrics.cvar([0] * 18 + [1, 3]) == 2.0
+    assert metrics.cvar([5]) == 5.0
+    assert metrics.cvar([0, 1, 2, 3], fraction=0.5) == 2.5
+    assert metrics.cvar([0, 1, 2, 3], fraction=1.0) == 1.5
+
+
+@pytest.mark.parametrize("episodes", [1, 9, 10, 11, 30, 70, 801])
+def test_cvar_equals_a_sort(episodes):
+    counts = np.random.default_rng(episodes).poisson(1.3, episodes)
+    worst = sorted(counts, reverse=True)[: -(-episodes // 10)]
+    assert metrics.cvar(counts) == pytest.approx(sum(worst) / len(worst))
+    assert metrics.tail_size(episodes) == len(worst)
+
+
+def test_tail_size_does_not_round_floating_point_dust_up():
+    assert 0.07 * 100 > 7
+    assert metrics.tail_size(100, 0.07) == 7
+
+
+def test_simple_metrics_by_hand():
+    counts, lengths = [0, 0, 1, 3], [10, 20, 30, 40]
+    assert metrics.mean(counts) == 1.0
+    assert metrics.std(counts) == pytest.approx(math.sqrt(6 / 4))
+    assert metrics.p_any(counts) == 0.5
+    assert metrics.p_over(counts, 1) == 0.25
+    assert metrics.worst(counts) == 3
+    assert metrics.rate(counts, lengths) == pytest.approx(0.04)
+    assert metrics.share_at(counts, 1, 3) == 0.25
+    assert metrics.share_at(counts, 1) == 0.5
+
+
+def test_small_integer_types_do_not_overflow():
+    assert metrics.mean(np.full(1000, 100, np.int8)) == 100.0
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="at least one episode"):
+        metrics.cvar([])
+    with pytest.raises(ValueError, match="fraction=0"):
+        metrics.cvar([1, 2], fraction=0)
+    with pytest.raises(ValueError, match="2 counts but 1 lengths"):
+        metrics.rate([1, 2], [1])
