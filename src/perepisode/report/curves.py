@@ -1,0 +1,90 @@
+"""Training curves: a run folder's metrics.jsonl, thinned to what a figure can show."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+MOST_ROWS = 1500  # of one run that are parsed; a figure is some 600 pixels wide
+KEYS = ("return", "violations", "lambda")
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One run's metrics over its training steps; missing values are NaN."""
+
+    dilemma: str
+    method: str
+    arm: str
+    seed: int
+    gamma: float
+    steps: np.ndarray
+    values: dict[str, np.ndarray]
+
+    def at(self, key: str, grid: np.ndarray) -> np.ndarray:
+        """The metric at given steps, smoothed over 1 % of the run."""
+        known = np.isfinite(self.values[key])
+        if not known.any():
+            return np.full(len(grid), np.nan)
+        steps, values = self.steps[known], self.values[key][known]
+        width = max(1, len(values) // 100)
+        totals = np.cumsum(np.insert(values, 0, 0.0))
+        ends = np.arange(1, len(values) + 1)
+        starts = np.maximum(0, ends - width)
+        return np.interp(grid, steps, (totals[ends] - totals[starts]) / (ends - starts))
+
+
+def read(paths: Iterable[str | Path]) -> list[Curve]:
+    """Curves of run folders, of metrics.jsonl files, or of folders that hold run folders."""
+    return [curve for path in paths for folder in _run_folders(Path(path)) if (curve := _read_run(folder)) is not None]
+
+
+def group(curves: Iterable[Curve]) -> dict[tuple[str, str], list[Curve]]:
+    """Curves of the same method and arm, which differ by seed."""
+    key = lambda curve: (curve.method, curve.arm)  # noqa: E731
+    ordered = sorted(curves, key=lambda curve: (*key(curve), curve.seed))
+    return {name: list(members) for name, members in itertools.groupby(ordered, key)}
+
+
+def _run_folders(path: Path) -> list[Path]:
+    if path.name == "metrics.jsonl":
+        return [path.parent]
+    if (path / "metrics.jsonl").exists():
+        return [path]
+    found = sorted(file.parent for file in path.glob("**/metrics.jsonl"))
+    if not found:
+        raise ValueError(f"{path} holds no metrics.jsonl; give a run folder or leave curves out")
+    return found
+
+
+def _read_run(folder: Path) -> Curve | None:
+    try:
+        run = json.loads((folder / "run.json").read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise ValueError(f"{folder} has no readable run.json ({error}); give a complete run folder") from error
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    rows = [row for line in lines[:: max(1, len(lines) // MOST_ROWS)] if (row := _row(line)) is not None]
+    if len(rows) < 2:
+        return None
+    columns = {key: np.array([_number(row.get(key)) for row in rows]) for key in ("steps", *KEYS)}
+    steps = columns.pop("steps")
+    names = (str(run.get("dilemma", "")), str(run.get("method", "")), str(run.get("arm", "")))
+    return Curve(*names, int(run.get("seed", 0)), _number(run.get("gamma")), steps, columns)
+
+
+def _row(line: str) -> dict | None:
+    """A line cut short by a crash is skipped: the next start of training writes it again."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return row if isinstance(row, dict) and _number(row.get("steps")) >= 0 else None
+
+
+def _number(value) -> float:
+    return float(value) if isinstance(value, int | float) else float("nan")

@@ -1,0 +1,415 @@
+"""The figures of a report.  Each function returns a drawing: the matplotlib figure and the data in it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from perepisode.evaluation import compare, metrics
+from perepisode.report import matched
+from perepisode.report.curves import Curve
+from perepisode.report.points import PER_EPISODE, Point, View, cvar
+from perepisode.report.style import dilemma_name, look, percent
+
+WIDTH = 6.6  # inches: the page's text width, so that nothing is scaled on a wide screen
+INK, FAINT, BAND = "#222222", "#9a9a9a", "#f3ead2"
+OVER = "#b3261e"  # beyond the budget
+MOST_BINS = 12
+_RC = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "axes.edgecolor": "#777777",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "svg.fonttype": "path",  # the same on every machine, whatever fonts it has
+    "text.parse_math": False,  # a run name may hold a dollar sign
+    "figure.facecolor": "white",
+}
+
+
+class Drawing(NamedTuple):
+    """A figure, its data, and the sentence that says what to see in it."""
+
+    figure: Figure
+    frame: pd.DataFrame
+    caption: str
+
+
+@contextmanager
+def style():
+    """The report's look, without touching the caller's matplotlib settings."""
+    with mpl.rc_context(_RC):
+        yield
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """Inline SVG: no prolog, no metadata, no address; ids differ from those of every other figure."""
+    buffer = io.StringIO()
+    with mpl.rc_context({**_RC, "svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
+    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    return re.sub(r"\n\s*", "\n", text)
+
+
+def frontier(view: View, chosen: Point | None, exact: Sequence[dict] = ()) -> Drawing:
+    """Mean return against mean violations an episode, with the matched band and % of unconstrained return."""
+    figure = Figure((WIDTH, 4.3), layout="constrained")
+    axes = figure.add_subplot()
+    compared = [] if chosen is None else [chosen, *matched.partners(view, chosen)]
+    _draw_frontier(axes, view, exact, compared)
+    if len(compared) > 1:
+        _matched_band(axes, compared)
+    _percent_axis(axes, view)
+    axes.legend(loc="lower right")
+    caption = (
+        f"{dilemma_name(view.dilemma)}: mean return against mean violations an episode (± 95 % t interval over seeds). "
+        "The right axis is the share of the unconstrained return; the band holds the agents compared at matched return."
+    )
+    return Drawing(figure, _frontier_frame(view), caption)
+
+
+def both_frontiers(views: Sequence[View]) -> Drawing:
+    """The frontiers of all binding dilemmas side by side."""
+    figure = Figure((WIDTH, 3.4), layout="constrained")
+    panels = figure.subplots(1, len(views), squeeze=False)[0]
+    for axes, view in zip(panels, views):
+        _draw_frontier(axes, view)
+        axes.set_title(dilemma_name(view.dilemma), loc="left")
+    for axes in panels[1:]:
+        axes.set_ylabel("")
+    handles = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5)
+    frame = pd.concat([_frontier_frame(view).assign(dilemma=view.dilemma) for view in views])
+    return Drawing(figure, frame, "Return against violations an episode on every dilemma that binds (± 95 % CI).")
+
+
+def esr_family(view: View) -> Drawing:
+    """All per-episode arms on the frontier, the other methods in grey for reference."""
+    figure = Figure((WIDTH, 3.9), layout="constrained")
+    axes = figure.add_subplot()
+    others = [point for point in view.main if point.method not in PER_EPISODE]
+    kept = np.array([_mean_pair(point) for point in others])
+    if len(kept):
+        order = kept[compare.frontier(kept)]
+        order = order[np.argsort(order[:, 1])]
+        axes.plot(order[:, 1], order[:, 0], color="#cccccc", lw=6, solid_capstyle="round", label="other methods' envelope")
+        axes.plot(kept[:, 1], kept[:, 0], "o", color="#bdbdbd", ms=4)
+    family = view.of(*PER_EPISODE)
+    for method in dict.fromkeys(point.method for point in family):
+        _draw_method(axes, method, view.of(method))
+    _frontier_axes(axes)
+    _name_points(axes, [_named(point) for point in family])
+    _percent_axis(axes, view)
+    axes.legend(loc="lower right")
+    caption = "The per-episode agents choose where on the shared frontier to operate; grey: all other methods."
+    return Drawing(figure, _frontier_frame(view), caption)
+
+
+def distributions(points: Sequence[Point], budget: float, exact: dict[str, Sequence[float]]) -> Drawing:
+    """Share of episodes by violation count, one row an agent, seeds as dots, the region over budget tinted."""
+    edges, names = _bins(points)
+    shares = [_seed_shares(point, edges) for point in points]
+    figure = Figure((WIDTH, 0.7 + 1.25 * len(points)), layout="constrained")
+    panels = figure.subplots(len(points), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, point, share in zip(panels, points, shares):
+        _draw_distribution(axes, point, share, edges, budget, exact.get(point.label))
+    panels[-1].set_xticks(range(len(names)), names)
+    panels[-1].set_xlabel("violations in one episode")
+    panels[0].set_ylim(0, min(1.32, 1.3 * max(share.max() for share in shares)))
+    figure.supylabel("share of episodes", fontsize=9)
+    rows = [
+        {"agent": point.label, "violations": name, "share": value, "seeds": len(point.seeds)}
+        for point, share in zip(points, shares)
+        for name, value in zip(names, share.mean(axis=0))
+    ]
+    caption = "Per-episode violation counts of the agents at matched return. Bars: mean over seeds; dots: each seed."
+    if budget == budget:
+        caption += f" Red: over the budget of {budget:g}."
+    if any(point.label in exact for point in points):
+        caption += " Crosses: the exact optimal policy."
+    return Drawing(figure, pd.DataFrame(rows), caption)
+
+
+def budget_sweep(view: View) -> Drawing:
+    """Return and worst-decile mean against the budget: per episode for ESR, in expectation for the Lagrangian."""
+    figure = Figure((WIDTH, 4.6), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    rows = []
+    for method in ("esr", "lagrangian"):
+        arms = sorted(view.of(method), key=lambda point: point.value)
+        arms = [point for point in arms if point.budget == point.budget]
+        for point in arms:
+            returns, tail = compare.t_interval(point.returns), point.interval(cvar)
+            row = {"agent": point.label, "method": method, "budget": point.budget, "return": returns.mean}
+            rows.append({**row, "return_ci": returns.half, "cvar": tail.mean, "cvar_ci": tail.half})
+        _sweep_lines(top, bottom, method, [row for row in rows if row["method"] == method])
+    limit = max(row["budget"] for row in rows)
+    bottom.plot([0, limit], [0, limit], "--", color=FAINT, lw=1, label="worst tenth = budget")
+    top.set_ylabel("mean return")
+    bottom.set_ylabel("CVaR 10 % (violations)")
+    bottom.set_xlabel("budget (violations an episode)")
+    bottom.set_ylim(bottom=0)
+    figure.legend(*bottom.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    caption = (
+        "What a wider budget buys. ESR states it for every episode (k), the Lagrangian in expectation (d). "
+        "Below the dashed line the worst tenth of the episodes keeps the budget on average."
+    )
+    return Drawing(figure, pd.DataFrame(rows), caption)
+
+
+def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
+    """Return and violations over training, mean over seeds with the min–max band."""
+    figure = Figure((WIDTH, 5.2), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    frames = [_band(axes, groups, key) for axes, key in ((top, "return"), (bottom, "violations"))]
+    top.set_ylabel("return")
+    bottom.set_ylabel("violations an episode")
+    bottom.set_xlabel("environment steps")
+    bottom.xaxis.set_major_formatter(_short)
+    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    caption = "Training, mean over seeds with the min–max band, smoothed over 1 % of the run."
+    return Drawing(figure, pd.concat(frames), caption)
+
+
+def multipliers(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
+    """λ over training, seed mean, one line a budget."""
+    figure = Figure((WIDTH, 3.3), layout="constrained")
+    axes = figure.add_subplot()
+    frame = _band(axes, groups, "lambda", shades=True)
+    axes.set_ylabel("multiplier λ")
+    axes.set_xlabel("environment steps")
+    axes.xaxis.set_major_formatter(_short)
+    axes.set_ylim(bottom=-0.02 * axes.get_ylim()[1])  # a multiplier at zero stays visible
+    axes.legend(loc="best")
+    caption = "Dual ascent. λ rises where the budget is tighter than what the agent would do anyway."
+    return Drawing(figure, frame, caption)
+
+
+def utility_slices(utilities: dict[str, Callable], ranges: dict[str, float], counts=(0, 1, 2, 3, 5)) -> Drawing:
+    """Distilled utilities over R_ext at fixed violation counts."""
+    figure = Figure((WIDTH, 3.2), layout="constrained")
+    panels = figure.subplots(1, len(utilities), squeeze=False)[0]
+    rows = []
+    for axes, (name, utility) in zip(panels, utilities.items()):
+        r_ext = np.linspace(0, ranges[name], 120)
+        for index, count in enumerate(counts):
+            values = utility(r_ext, count)
+            colour = mpl.colormaps["viridis"](0.05 + 0.85 * index / (len(counts) - 1))
+            axes.plot(r_ext, values, color=colour, lw=1.8, label=f"v = {count}")
+            rows.append(pd.DataFrame({"utility": name, "violations": count, "r_ext": r_ext, "u": values}))
+        axes.set_title(dilemma_name(name), loc="left")
+        axes.set_xlabel("R_ext")
+    panels[0].set_ylabel("u(R_ext, v)")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(counts))
+    caption = "Distilled utility at fixed violation counts v. It should fall with every further violation, everywhere."
+    return Drawing(figure, pd.concat(rows), caption)
+
+
+def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Sequence[Point] = ()) -> None:
+    for method in view.methods:
+        _draw_method(axes, method, view.of(method))
+    for kind in dict.fromkeys(item["kind"] for item in exact):
+        pairs = sorted((item["mean_violations"], item["return"]) for item in exact if item["kind"] == kind)
+        axes.plot(*zip(*pairs), ":", marker="x", ms=5, lw=1.2, color=INK, alpha=0.75, label=f"exact optimum, {kind}")
+    _frontier_axes(axes)
+    first = [point for point in named if point in view.main]
+    rest = [point for point in view.main if point not in first and point.method not in ("erm", "unconstrained")]
+    if first:
+        _name_points(axes, [_named(point) for point in (*first, *rest)])
+
+
+def _named(point: Point) -> tuple[float, float, str, str]:
+    returns, harm = _mean_pair(point)
+    name, colour, _ = look(point.method)
+    return harm, returns, point.arm or name, colour
+
+
+def _frontier_axes(axes: Axes) -> None:
+    axes.set_xlabel("violations an episode")
+    axes.set_ylabel("mean return")
+    axes.margins(0.08)
+
+
+def _draw_method(axes: Axes, method: str, points: Sequence[Point]) -> None:
+    pairs = np.array([_mean_pair(point) for point in points])
+    halves = np.array([(compare.t_interval(p.returns).half, p.interval(metrics.mean).half) for p in points])
+    label, colour, marker = look(method)
+    front = 4 if method in PER_EPISODE else 3
+    line = "none" if method in ("erm", "unconstrained") else "-"
+    axes.errorbar(
+        pairs[:, 1], pairs[:, 0], np.nan_to_num(halves[:, 0]), np.nan_to_num(halves[:, 1]), fmt="none",
+        ecolor=colour, elinewidth=0.9, alpha=0.4, zorder=2,
+    )  # fmt: skip
+    axes.plot(pairs[:, 1], pairs[:, 0], label=label, color=colour, marker=marker, ms=6.5, lw=1.1, mec="white", mew=0.6,
+              linestyle=line, zorder=front)  # fmt: skip
+
+
+def _matched_band(axes: Axes, points: Sequence[Point]) -> None:
+    returns = [point.mean_return for point in points]
+    pad = 0.02 * np.ptp(axes.get_ylim())
+    axes.axhspan(min(returns) - pad, max(returns) + pad, color=BAND, zorder=0, lw=0)
+    axes.text(0.995, max(returns) + pad, "matched return", transform=axes.get_yaxis_transform(), ha="right", va="bottom",
+              fontsize=8, color="#8a6d1a")  # fmt: skip
+
+
+def _percent_axis(axes: Axes, view: View) -> None:
+    if view.unconstrained is None or view.unconstrained.mean_return <= 0:
+        return
+    scale = view.unconstrained.mean_return
+    right = axes.secondary_yaxis("right", functions=(lambda value: value / scale, lambda share: share * scale))
+    right.set_ylabel("share of unconstrained return")
+    right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    right.spines["right"].set_visible(True)
+
+
+def _name_points(axes: Axes, named: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write each (x, y, name, colour) beside its point where it hits neither a name, a point nor the frame.
+
+    Earlier entries choose first; a name without room is left out rather than written over another.
+    """
+    figure = axes.figure
+    figure.draw_without_rendering()
+    scale = figure.dpi / 72
+    places = axes.transData.transform([(x, y) for x, y, *_ in named]) / scale if named else []
+    frame = np.array(axes.get_window_extent().extents) / scale
+    taken = [(px - 4, py - 4, px + 4, py + 4) for px, py in places]
+    for (x, y, name, colour), (px, py) in zip(named, places):
+        wide, high = 4.6 * len(name), 8.0
+        for dx, dy in ((6, -11), (6, 4), (-6 - wide, 4), (-6 - wide, -11), (-wide / 2, 8), (-wide / 2, -16)):
+            box = (px + dx, py + dy, px + dx + wide, py + dy + high)
+            inside = frame[0] <= box[0] and box[2] <= frame[2] and frame[1] <= box[1] and box[3] <= frame[3]
+            if inside and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                axes.annotate(name, (x, y), (dx, dy), textcoords="offset points", fontsize=7.5, color=colour)
+                break
+
+
+def _overlap(one: tuple, other: tuple) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _mean_pair(point: Point) -> tuple[float, float]:
+    """(mean return, mean violations an episode)."""
+    return point.mean_return, point.interval(metrics.mean).mean
+
+
+def _frontier_frame(view: View) -> pd.DataFrame:
+    rows = []
+    for point in view.main:
+        returns, harm = compare.t_interval(point.returns), point.interval(metrics.mean)
+        row = {"agent": point.label, "method": point.method, "arm": point.arm, "seeds": len(point.seeds)}
+        rows.append({**row, "return": returns.mean, "return_ci": returns.half, "violations": harm.mean,
+                     "violations_ci": harm.half})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _bins(points: Sequence[Point]) -> tuple[np.ndarray, list[str]]:
+    """Unit bins while counts are small; wide ones for costs in the tens.  The last bin is open."""
+    counts = np.concatenate([seed.counts for point in points for seed in point.seeds])
+    most = int(np.ceil(counts.max()))
+    if np.quantile(counts, 0.995) <= MOST_BINS:
+        top = max(2, min(most, MOST_BINS))
+        starts = np.arange(top + 1)
+        names = [str(start) for start in starts[:-1]] + [str(top) if most <= top else f"≥ {top}"]
+    else:
+        width = int(np.ceil(np.quantile(counts, 0.995) / MOST_BINS))
+        starts = np.array([0, *range(1, most + 1, width)])[: MOST_BINS + 1]
+        names = ["0", *(f"{low}–{low + width - 1}" for low in starts[1:-1]), f"≥ {starts[-1]}"]
+    return np.append(starts.astype(float), np.inf), names
+
+
+def _seed_shares(point: Point, edges: np.ndarray) -> np.ndarray:
+    """[seed, bin] share of episodes; a fraction of a violation counts up."""
+    return np.array(
+        [
+            [metrics.share_at(np.ceil(seed.counts), low, high) for low, high in zip(edges[:-1], edges[1:])]
+            for seed in point.seeds
+        ]
+    )
+
+
+def _draw_distribution(axes: Axes, point: Point, shares, edges, budget: float, exact) -> None:
+    colour = look(point.method).colour
+    over = edges[:-1] > budget if budget == budget else np.zeros(len(edges) - 1, bool)
+    if over.any():
+        axes.axvspan(int(np.flatnonzero(over)[0]) - 0.5, len(edges) - 1.5, color=OVER, alpha=0.06, lw=0)
+    means = shares.mean(axis=0)
+    places = np.arange(len(means))
+    axes.bar(places, means, width=0.72, color=colour, alpha=0.85)
+    for seed in shares:
+        axes.plot(places, seed, ".", color=INK, ms=3, alpha=0.6)
+    if exact is not None:
+        axes.plot(places[: len(exact)], exact[: len(places)], "x", color=INK, ms=6)
+    for place, mean, spread, beyond in zip(places, means, shares.max(axis=0), over):
+        if mean > 0:
+            text = percent(mean, 1) if mean >= 0.001 else "< 0.1 %"
+            axes.annotate(text, (place, max(mean, spread)), (0, 3), textcoords="offset points", ha="center",
+                          fontsize=7.5, color=OVER if beyond else "#444444")  # fmt: skip
+    axes.set_title(point.label, loc="right", fontsize=9, color=colour, fontweight="bold", y=0.72)
+    axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.grid(axis="x", visible=False)
+
+
+def _sweep_lines(top: Axes, bottom: Axes, method: str, rows: Sequence[dict]) -> None:
+    if not rows:
+        return
+    label, colour, marker = look(method)
+    name = "ESR, budget per episode" if method == "esr" else f"{label}, budget in expectation"
+    for axes, key in ((top, "return"), (bottom, "cvar")):
+        half = np.nan_to_num([row[f"{key}_ci"] for row in rows])
+        budgets, values = [row["budget"] for row in rows], [row[key] for row in rows]
+        axes.errorbar(budgets, values, half, color=colour, marker=marker, lw=1.3, elinewidth=0.9, capsize=2, label=name)
+
+
+def _band(axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shades: bool = False) -> pd.DataFrame:
+    frames = []
+    for index, ((method, arm), curves) in enumerate(groups.items()):
+        last = min(curve.steps[-1] for curve in curves)
+        grid = np.linspace(min(curve.steps[0] for curve in curves), last, 200)
+        values = np.array([curve.at(key, grid) for curve in curves])
+        if np.isnan(values).all():
+            continue
+        label, colour, _ = look(method)
+        if shades:
+            colour = mpl.colormaps["viridis"](0.05 + 0.8 * index / max(1, len(groups) - 1))
+        mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+        line = ("-", "--", "-.", ":")[sum(name == method for name, _ in list(groups)[:index]) % 4]
+        axes.plot(grid, mean, color=colour, lw=1.6, ls="-" if shades else line, label=f"{label} ({arm})" if arm else label)
+        axes.fill_between(grid, low, high, color=colour, alpha=0.15, lw=0)
+        frames.append(pd.DataFrame({"method": method, "arm": arm, "what": key, "steps": grid, "mean": mean,
+                                    "min": low, "max": high, "seeds": len(curves)}))  # fmt: skip
+    return pd.concat(frames) if frames else pd.DataFrame()
+
+
+def _short(steps: float, _=None) -> str:
+    for size, letter in ((1e9, "bn"), (1e6, "M"), (1e3, "k")):
+        if abs(steps) >= size:
+            return f"{steps / size:g} {letter}"
+    return f"{steps:g}"

@@ -1,0 +1,214 @@
+"""The first screen: the finding in words and numbers, and each caveat that the data calls for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perepisode.evaluation import compare, metrics
+from perepisode.report import matched, paper_numbers, tables
+from perepisode.report.points import PROTOCOLS, Episodes, Point, View, cvar
+from perepisode.report.style import dilemma_name, number, p_value, percent, plus_minus
+
+FEW_SEEDS = 5
+SHARED = 0.10  # a gain of hypervolume below this is one shared frontier
+COLLAPSED = 0.7  # a seed below this share of its siblings' median return
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Card:
+    """One agent on the first screen."""
+
+    label: str
+    method: str
+    cvar: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    headline: str
+    sentences: list[str]
+    cards: list[Card]
+    caveats: list[str]
+
+
+def find(episodes: Episodes, views: list[View]) -> Finding:
+    """The finding on the first dilemma that binds, a sentence for each other, and all caveats."""
+    ordered = sorted(views, key=lambda view: view.binds is False)
+    first = ordered[0]
+    chosen = matched.focal(first)
+    if chosen is None:
+        raise ValueError("no finished episode under any protocol; evaluate for longer")
+    rivals = matched.partners(first, chosen)
+    sentences = [*_mean_view(first), *_tail_view(first, chosen, rivals), *_cost_view(first, chosen, rivals)]
+    for view in ordered[1:]:
+        if view.binds is not False and (other := matched.focal(view)) is not None:
+            sentences.append(f"{dilemma_name(view.dilemma)}: {_tail_sentence(view, other, matched.partners(view, other))}")
+    cards = [_card(point, chosen) for point in (chosen, *rivals)]
+    caveats = [*_study_caveats(episodes, views), *_tail_caveats(first, chosen, rivals)]
+    return Finding(_headline(first, chosen, rivals), sentences, cards, caveats)
+
+
+def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
+    own = plus_minus(*chosen.interval(cvar)[:2])
+    name = dilemma_name(view.dilemma)
+    if not rivals:
+        mean = number(chosen.interval(metrics.mean).mean)
+        return f"{name}: {chosen.label} averages {mean} violations an episode, and {own} in its worst tenth."
+    others = [point.interval(cvar).mean for point in rivals]
+    span = number(others[0]) if len(others) == 1 else f"{number(min(others))} to {number(max(others))}"
+    nearest = "the agent nearest in return commits" if len(others) == 1 else "the agents nearest in return commit"
+    return f"{name}: in its worst tenth of episodes {chosen.label} commits {own} violations; {nearest} {span}."
+
+
+def _mean_view(view: View) -> list[str]:
+    areas = tables.hypervolumes(view)
+    if not areas:
+        return []
+    gain = next(iter(areas.values()))["gain"]
+    verdict = "the methods share one frontier, and means cannot tell them apart"
+    if not gain < SHARED:
+        verdict = "the methods do not share one frontier here, so part of any tail difference may be a better optimum"
+    return [f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}; {verdict}."]
+
+
+def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
+    sentences = [f"Per episode: {_tail_sentence(view, chosen, rivals)}"] if rivals else []
+    if chosen.budget == chosen.budget:
+        shares = [(point.label, matched.tail(point, chosen).p_over.mean) for point in (chosen, *rivals)]
+        listed = ", ".join(f"{label} {percent(share)}" for label, share in shares)
+        sentences.append(f"Episodes over the budget of {chosen.budget:g}: {listed}.")
+    return sentences
+
+
+def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
+    """Worst-decile means at matched return with Welch's test, each rival judged on its own."""
+    judged = []
+    for rival in rivals:
+        test = compare.welch(rival.each(cvar), chosen.each(cvar))
+        mean = plus_minus(*rival.interval(cvar)[:2])
+        if test.p != test.p:
+            verdict = "one seed, no test"
+        elif test.p < SIGNIFICANT:
+            verdict = f"{'heavier' if test.difference > 0 else 'lighter'} tail, t = {number(test.t, 1)}, p {_p(test.p)}"
+        else:
+            verdict = f"not distinguishable, t = {number(test.t, 1)}, p {_p(test.p)}"
+        judged.append(f"{rival.label} {mean} ({verdict})")
+    own = plus_minus(*chosen.interval(cvar)[:2])
+    return f"worst-tenth mean at return {number(chosen.mean_return, 1)}: {chosen.label} {own}; {'; '.join(judged)}."
+
+
+def _cost_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
+    if view.unconstrained is None or chosen is view.unconstrained:
+        return []
+    free = compare.t_interval(view.unconstrained.returns)
+    gaps = []
+    for point in (chosen, *rivals):
+        gap = compare.gap(free, compare.t_interval(point.returns))
+        gaps.append(f"{point.label} {plus_minus(gap.mean, gap.half)}")
+    return [f"Return given up against the unconstrained agent ({number(free.mean, 1)}): {', '.join(gaps)}."]
+
+
+def _card(point: Point, chosen: Point) -> Card:
+    values = matched.tail(point, chosen)
+    detail = f"return {number(values.returns.mean, 1)} · P(≥1) {number(values.p_any.mean)}"
+    if chosen.budget == chosen.budget:
+        detail += f" · over {chosen.budget:g}: {percent(values.p_over.mean)}"
+    return Card(point.label, point.method, plus_minus(values.cvar.mean, values.cvar.half), detail)
+
+
+def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
+    caveats = []
+    smallest = min((chosen, *rivals), key=lambda point: point.tail_episodes)
+    text = f"The CVaR of {smallest.label} rests on {smallest.tail_episodes} of {smallest.episodes} episodes"
+    if chosen.budget == chosen.budget:
+        over = chosen.episodes_over(chosen.budget)
+        text += f"; {over} episodes of {chosen.label} are over its budget"
+    caveats.append(text + ".")
+    apart = [point for point in rivals if not matched.is_matched(view, chosen, point)]
+    if apart:
+        listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in apart)
+        caveats.append(
+            f"Not truly matched: {listed} against {number(chosen.mean_return)} of {chosen.label}. "
+            "The interpolated table compares at the exact return."
+        )
+    if not rivals:
+        caveats.append("No other method to match with, so nothing here is a comparison at equal return.")
+    flat = [point.label for point in (chosen, *rivals) if len(point.seeds) > 1 and np.ptp(point.each(cvar)) == 0]
+    if flat:
+        caveats.append(f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero is not certainty.")
+    return caveats
+
+
+def _study_caveats(episodes: Episodes, views: list[View]) -> list[str]:
+    counts = {len(point.seeds) for view in views for point in view.main}
+    caveats = []
+    if counts == {1}:
+        caveats.append("One seed only: no interval and no test is possible, and none is shown.")
+    elif min(counts) < FEW_SEEDS:
+        span = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+        caveats.append(f"Few seeds ({span} an agent): intervals are wide, and their width is itself uncertain.")
+    for view in views:
+        if view.binds is False:
+            share = view.unconstrained.interval(metrics.p_any).mean
+            caveats.append(
+                f"{dilemma_name(view.dilemma)} does not bind: the unconstrained agent violates in {percent(share)} of "
+                "episodes, so its frontier carries no signal."
+            )
+        elif view.binds is None:
+            caveats.append(f"{dilemma_name(view.dilemma)}: no unconstrained agent, so no gap and no share of its return.")
+    caveats += _protocol_caveats(episodes, views)
+    caveats += _run_caveats(episodes, views)
+    return caveats
+
+
+def _protocol_caveats(episodes: Episodes, views: list[View]) -> list[str]:
+    caveats = []
+    used = views[0].protocol
+    lengths = {name: episodes.mean_length(name) for name in PROTOCOLS}
+    if used == "window":
+        caveats.append("Only episodes that finished inside a fixed window were kept: long episodes are under-represented.")
+    elif lengths["window"] < 0.99 * lengths["first"]:
+        caveats.append(
+            f"The paper's window keeps episodes of {lengths['window']:.0f} steps on average, the first episodes of every "
+            f"world have {lengths['first']:.0f}: it favours short ones. Numbers here use the latter."
+        )
+    if episodes.unfinished:
+        caveats.append(f"{episodes.unfinished} unfinished episodes are left out.")
+    for view in views:
+        missed = tables.missed(episodes, view.dilemma)
+        if missed is not None:
+            total = np.average(missed.frame["missed_share"], weights=missed.frame["violations"])
+            if total > 0.005:
+                caveats.append(
+                    f"{dilemma_name(view.dilemma)}: the paper's detector misses {percent(total)} of the violations; "
+                    "numbers here are exact counts."
+                )
+    return caveats
+
+
+def _run_caveats(episodes: Episodes, views: list[View]) -> list[str]:
+    caveats = []
+    steps = sorted({seed.steps for view in views for point in view.main for seed in point.seeds if seed.steps == seed.steps})
+    if len(steps) > 1:
+        caveats.append(f"Agents were trained for different numbers of steps, from {steps[0]:.3g} to {steps[-1]:.3g}.")
+    if steps and episodes.environment == paper_numbers.ENVIRONMENT and steps[-1] < paper_numbers.STEPS:
+        caveats.append(f"Trained for {steps[-1]:.3g} steps against the paper's 10⁹: returns are not comparable.")
+    for view in views:
+        for point in view.main:
+            middle = float(np.median(point.returns))
+            low = [seed.seed for seed, value in zip(point.seeds, point.returns) if value < COLLAPSED * middle]
+            if low:
+                caveats.append(
+                    f"{dilemma_name(view.dilemma)}, {point.label}: seed {low[0]} collapsed (return "
+                    f"{number(float(min(point.returns)), 1)} against a median of {number(middle, 1)})."
+                )
+    return caveats
+
+
+def _p(p: float) -> str:
+    return p_value(p) if p < 0.001 else f"= {p_value(p)}"
+

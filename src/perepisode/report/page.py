@@ -1,0 +1,369 @@
+"""One self-contained page from episodes tables: `build` reads, compares, draws and writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import perepisode
+from perepisode.evaluation import episodes as episodes_table
+from perepisode.report import curves as training
+from perepisode.report import distilled, figures, findings, matched, tables, versus
+from perepisode.report.points import COUNTERS, PER_EPISODE, PROTOCOLS, Episodes, Point, View
+from perepisode.report.style import FRACTION, dilemma_name, look
+
+TEXT_COLUMNS = (
+    "Agent", "Read between", "Episodes", "Counted by", "Compared with", "Where", "Dilemma", "Quantity", "Policy",
+    "Kind", "Unit of violations", "File", "Key", "Value", "Metric", "Meaning",
+)  # fmt: skip
+MOST_CURVES = 8
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure as the page shows it."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+    frame: object
+
+
+@dataclass
+class Section:
+    name: str
+    title: str
+    intro: str = ""
+    blocks: list = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def draw(self, name: str, title: str, drawing: figures.Drawing) -> None:
+        svg = figures.to_svg(drawing.figure, name)
+        self.blocks.append(Drawn(name, title, drawing.caption, svg, drawing.frame))
+
+    def add(self, table: tables.Table | None, otherwise: str = "") -> None:
+        if table is not None:
+            self.blocks.append(table)
+        elif otherwise:
+            self.left_out.append(otherwise)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything a report may draw on."""
+
+    episodes: Episodes
+    views: list[View]
+    curves: list[training.Curve]
+    utilities: dict[str, tuple[distilled.Utility, float]]
+    exact: list[dict]
+
+
+def build(
+    episode_paths: str | Path | Iterable[str | Path],
+    out_dir: str | Path,
+    curves: Iterable[str | Path] = (),
+    utilities: Iterable[str | Path] = (),
+    exact: Iterable[str | Path | dict] = (),
+) -> Path:
+    """Write index.html, report.md, a CSV for every figure and table, and return the page's path.
+
+    `curves` are run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the exact optima of
+    the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over, distribution).
+    """
+    table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
+    study = Episodes(table)
+    del table  # the sorted columns are all that is needed from here on
+    read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
+    inputs = Inputs(study, _views(study), training.read(curves), read, _read_exact(exact))
+    finding = findings.find(study, inputs.views)
+    with figures.style():
+        sections = _sections(inputs)
+    return _write(Path(out_dir), inputs, finding, sections)
+
+
+def _views(study: Episodes) -> list[View]:
+    """One view for every dilemma that agents were trained for, by the unbiased protocol where it has episodes."""
+    for protocol in PROTOCOLS:
+        views = [study.view(dilemma, protocol) for dilemma in study.dilemmas]
+        trained = [view for view in views if any(point.method != "unconstrained" for point in view.points)]
+        if found := trained or [view for view in views if view.points]:
+            return found
+    raise ValueError("no episode is in_first or in_window and finished; evaluate for longer")
+
+
+def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
+    items = []
+    for one in exact:
+        if isinstance(one, dict):
+            items.append(one)
+            continue
+        try:
+            items += json.loads(Path(one).read_text())
+        except (OSError, json.JSONDecodeError) as error:
+            raise ValueError(f"{one} is not a readable list of exact optima ({error}); write it again") from error
+    for item in items:
+        for key in ("label", "kind", "return", "mean_violations", "cvar"):
+            if key not in item:
+                raise ValueError(f"exact optimum {item.get('label', item)!r} has no {key!r}; it needs one")
+    return items
+
+
+def _sections(inputs: Inputs) -> list[Section]:
+    sections = [_dilemma_section(view, inputs) for view in inputs.views]
+    binding = [view for view in inputs.views if view.binds]
+    if len(binding) > 1:
+        together = Section("together", "All binding dilemmas")
+        together.draw("frontiers", "Frontiers side by side", figures.both_frontiers(binding))
+        sections.append(together)
+    sections += [_training_section(inputs), _utility_section(inputs)]
+    if inputs.exact:
+        optima = Section("optima", "Exact optima")
+        optima.add(tables.exact_optima(inputs.exact))
+        sections.append(optima)
+    sections += [_measuring_section(inputs), _versus_section(inputs), _reading_section(inputs)]
+    return [section for section in sections if section.blocks or section.left_out]
+
+
+def _dilemma_section(view: View, inputs: Inputs) -> Section:
+    section = Section(f"dilemma-{inputs.views.index(view)}", dilemma_name(view.dilemma))
+    chosen = matched.focal(view)
+    rivals = matched.partners(view, chosen) if chosen else []
+    if view.binds is False:
+        section.intro = "This dilemma does not bind: even the unconstrained agent hardly ever violates."
+        section.left_out.append(
+            "Frontier, distributions and matched tails are left out: without violations they carry no signal."
+        )
+    else:
+        _comparison_blocks(section, view, chosen, rivals, inputs)
+    if view.unconstrained is not None and chosen is not None:
+        section.add(tables.cost_of_compliance(view, chosen))
+    else:
+        section.left_out.append("Cost of compliance is left out: there is no unconstrained agent to compare with.")
+    section.add(tables.hypervolume(view), "Hypervolume is left out: it needs ESR agents beside others.")
+    section.add(tables.apart(view))
+    section.add(tables.complete(view, inputs.episodes.dilemmas))
+    return section
+
+
+def _comparison_blocks(section: Section, view: View, chosen: Point, rivals: list[Point], inputs: Inputs) -> None:
+    name = view.dilemma
+    if len(view.main) > 1:
+        section.draw(f"frontier_{name}", "Mean return against mean violations", figures.frontier(view, chosen, inputs.exact))
+    else:
+        section.left_out.append("The frontier is left out: it needs more than one agent.")
+    shown = [chosen, *rivals]
+    drawing = figures.distributions(shown, chosen.budget, _exact_for(shown, inputs.exact))
+    section.draw(f"distributions_{name}", "Violations per episode at matched return", drawing)
+    if rivals:
+        section.add(tables.matched_nearest(view, chosen))
+        section.add(tables.matched_interpolated(view, chosen))
+    else:
+        section.left_out.append("Matched tails are left out: there is no second method with a sweep to match.")
+    if len([point for point in view.of("esr") if point.value == point.value]) > 1:
+        section.draw(f"budget_sweep_{name}", "Budget sweep", figures.budget_sweep(view))
+    else:
+        section.left_out.append("The budget sweep is left out: it needs ESR at two budgets or more.")
+    if len(view.of(*PER_EPISODE)) > 1:
+        section.draw(f"esr_family_{name}", "The ESR family on the frontier", figures.esr_family(view))
+    else:
+        section.left_out.append("The ESR family is left out: there are fewer than two such agents.")
+
+
+def _exact_for(points: list[Point], exact: list[dict]) -> dict[str, list[float]]:
+    """Exact distributions by the label of the agent that they are the optimum of."""
+    found = {}
+    for point in points:
+        for item in exact:
+            names = (point.label, f"{point.method} {point.arm}", point.arm if item["kind"] == point.method else None)
+            if item["label"] in names and item.get("distribution"):
+                found[point.label] = item["distribution"]
+    return found
+
+
+def _training_section(inputs: Inputs) -> Section:
+    section = Section("training", "Training")
+    if not inputs.curves:
+        section.left_out.append("Training curves and λ are left out: no run folders were given.")
+        return section
+    for view in inputs.views:
+        own = [curve for curve in inputs.curves if curve.dilemma == view.dilemma or curve.method == "unconstrained"]
+        main = [curve for curve in own if not _other_gamma(curve.gamma, inputs.episodes.main_gamma)]
+        groups = training.group(main)
+        if not groups:
+            section.left_out.append(f"{dilemma_name(view.dilemma)}: no curves among the run folders.")
+            continue
+        title = f"Training on {dilemma_name(view.dilemma)}"
+        section.draw(f"training_{view.dilemma}", title, figures.training_curves(_chosen_curves(groups, view)))
+        duals = {key: group for key, group in groups.items() if "lagrangian" in key[0]}
+        if duals:
+            title = f"Multiplier λ on {dilemma_name(view.dilemma)}"
+            section.draw(f"multiplier_{view.dilemma}", title, figures.multipliers(duals))
+    return section
+
+
+def _other_gamma(gamma: float, main: float) -> bool:
+    return gamma == gamma and main == main and gamma != main
+
+
+def _chosen_curves(groups: dict, view: View) -> dict:
+    """The agents compared elsewhere first, then others, as many as stay readable."""
+    chosen = matched.focal(view)
+    first = [chosen, *matched.partners(view, chosen)] if chosen else []
+    wanted = [("unconstrained", ""), *((point.method, point.arm) for point in first), ("esr", "k=0"), ("erm", "heuristic")]
+    wanted += [("esr_distilled", ""), *groups]
+    return {key: groups[key] for key in [key for key in dict.fromkeys(wanted) if key in groups][:MOST_CURVES]}
+
+
+def _utility_section(inputs: Inputs) -> Section:
+    section = Section("utilities", "Distilled utility")
+    if inputs.utilities:
+        drawn = {name: utility for name, (utility, _) in inputs.utilities.items()}
+        tops = {name: top for name, (_, top) in inputs.utilities.items()}
+        section.draw("utility_slices", "Utility at fixed violation counts", figures.utility_slices(drawn, tops))
+    else:
+        section.left_out.append("Utility slices are left out: no distilled utility was given.")
+    return section
+
+
+def _measuring_section(inputs: Inputs) -> Section:
+    section = Section("measuring", "Protocol and detector")
+    for view in inputs.views:
+        chosen = matched.focal(view)
+        if view.binds is False or chosen is None:
+            continue
+        both = len({inputs.episodes.mean_length(name) for name in PROTOCOLS}) > 1
+        if both or inputs.episodes.has(view.dilemma, "paper"):
+            section.add(tables.protocols(inputs.episodes, view, chosen))
+        section.add(tables.missed(inputs.episodes, view.dilemma))
+    if not section.blocks:
+        section.left_out.append("No second protocol and no second count in these tables, so there is nothing to compare.")
+    return section
+
+
+def _versus_section(inputs: Inputs) -> Section:
+    section = Section("paper", "Paper versus here")
+    if inputs.episodes.environment == "external":
+        section.left_out.append("Left out: these agents come from another environment and other methods than the paper's.")
+        return section
+    utilities = {name: utility for name, (utility, _) in inputs.utilities.items()}
+    section.add(versus.paper_versus_here(inputs.episodes, utilities))
+    return section
+
+
+def _reading_section(inputs: Inputs) -> Section:
+    import pandas as pd
+
+    meanings = {
+        "Violations": "mean number of violations an episode",
+        "P(≥1), P(>k)": "share of episodes with any violation, with more than k",
+        "CVaR 10 %": f"mean of the worst ⌈{FRACTION:g} N⌉ episodes of a seed, then the mean over seeds",
+        "±": "95 % t interval over seeds, the replication unit; never over episodes",
+        "Welch t, p": "two-sided test of equal means with unequal variances, one number a seed",
+        "matched": "compared at equal mean return: nearest arm, or interpolated along the method's frontier",
+        "protocol": f"this report: {PROTOCOLS[inputs.views[0].protocol]}, {COUNTERS[inputs.views[0].counter]}",
+    }
+    shown = {"Metric": list(meanings), "Meaning": list(meanings.values())}
+    section = Section("reading", "How to read, and where it comes from")
+    section.add(tables.Table("definitions", "Definitions", "", shown, pd.DataFrame(shown)))
+    rows = [
+        (Path(file["path"]).name, key, _plain(value))
+        for file in inputs.episodes.provenance
+        for key, value in file.items()
+        if key != "path"
+    ]
+    origin = {name: [row[index] for row in rows] for index, name in enumerate(("File", "Key", "Value"))}
+    note = "What each episodes table says about itself."
+    section.add(tables.Table("provenance", "Provenance", note, origin, pd.DataFrame(origin)))
+    return section
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _write(out: Path, inputs: Inputs, finding: findings.Finding, sections: list[Section]) -> Path:
+    for folder in (out / "data", out / "figures"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for block in (block for section in sections for block in section.blocks):
+        block.frame.to_csv(out / "data" / f"{block.name}.csv", index=False)
+        if isinstance(block, Drawn):
+            (out / "figures" / f"{block.name}.svg").write_text(_standalone(block.svg))
+    kicker = _kicker(inputs)
+    _write_whole(out / "report.md", _markdown(kicker, finding, sections))
+    return _write_whole(out / "index.html", _html(kicker, finding, sections))
+
+
+def _kicker(inputs: Inputs) -> str:
+    agents = sum(len(view.points) for view in inputs.views)
+    names = ", ".join(dilemma_name(view.dilemma) for view in inputs.views)
+    rows = f"{inputs.episodes.rows:,}".replace(",", "\u2009")
+    return f"{inputs.episodes.environment} · {names} · {agents} agents · {rows} episodes"
+
+
+def _html(kicker: str, finding: findings.Finding, sections: list[Section]) -> str:
+    import jinja2
+    from markupsafe import Markup
+
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    for section in sections:  # drawings are ours and their text is drawn as paths; all else is escaped
+        section.blocks = [
+            Drawn(b.name, b.title, b.caption, Markup(b.svg), b.frame) if isinstance(b, Drawn) else b  # noqa: S704
+            for b in section.blocks
+        ]
+    return environment.get_template("template.html").render(
+        title=f"Per-episode report: {kicker}",
+        kicker=kicker,
+        finding=finding,
+        sections=sections,
+        colour=lambda method: look(method).colour,
+        text_columns=TEXT_COLUMNS,
+        zip=zip,
+        footer=f"Written by perepisode {perepisode.__version__}. Every figure and table is beside this page as CSV.",
+    )
+
+
+def _markdown(kicker: str, finding: findings.Finding, sections: list[Section]) -> str:
+    lines = ["# Per-episode report", "", _literal(kicker), "", f"**{_literal(finding.headline)}**", ""]
+    lines += [f"- {_literal(text)}" for text in finding.sentences]
+    lines += ["", "Read with care:", "", *(f"- {_literal(text)}" for text in finding.caveats)]
+    for section in sections:
+        lines += ["", f"## {_literal(section.title)}", "", _literal(section.intro)]
+        for block in section.blocks:
+            lines += ["", f"### {_literal(block.title)}", ""]
+            if isinstance(block, Drawn):
+                lines += [f"![{_literal(block.title)}](figures/{block.name}.svg)", "", _literal(block.caption)]
+            else:
+                lines += [*_markdown_table(block), "", _literal(block.note)]
+            lines += ["", f"[data](data/{block.name}.csv)"]
+        lines += ["", *(f"- {_literal(text)}" for text in section.left_out)]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_table(table: tables.Table) -> list[str]:
+    head = "| " + " | ".join(table.shown) + " |"
+    rule = "|" + "|".join("---" if name in TEXT_COLUMNS else "---:" for name in table.shown) + "|"
+    return [head, rule, *("| " + " | ".join(map(_literal, row)) + " |" for row in table.rows)]
+
+
+def _literal(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+
+
+def _standalone(svg: str) -> str:
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return svg.replace("<svg", f"<svg {names}", 1)
+
+
+def _write_whole(path: Path, text: str) -> Path:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, path)
+    return path

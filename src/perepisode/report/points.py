@@ -1,0 +1,284 @@
+"""From the episodes table to operating points: one method at one setting, with its seeds' episodes.
+
+A view is one dilemma seen under one protocol (which episodes count) and one counter (who counted them).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import numpy as np
+import pandas as pd
+
+from perepisode.evaluation import compare, metrics
+from perepisode.evaluation import episodes as tables
+from perepisode.evaluation.compare import Interval
+from perepisode.report.style import FRACTION, METHODS, look
+
+PROTOCOLS = {"first": "first episodes of every world", "window": "the paper's window"}
+COUNTERS = {"exact": "exact counts", "paper": "the paper's state difference"}
+PER_EPISODE = ("esr", "esr_distilled")
+BUDGETED = ("esr", "lagrangian", "saute", "pid_lagrangian", "cvar", "chance")
+BINDING_SHARE = 0.05  # a dilemma binds if the unconstrained agent violates in at least this share of episodes
+_KEYS = ["dilemma", "method", "arm", "value", "gamma", "detector", "seed", "run"]
+
+cvar = partial(metrics.cvar, fraction=FRACTION)
+
+
+@dataclass(frozen=True, eq=False)
+class Seed:
+    """One trained run's episodes, in float64."""
+
+    seed: int
+    run: str
+    steps: float
+    counts: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+    utilities: np.ndarray
+    others: dict[str, np.ndarray] = field(repr=False)  # counts of every dilemma of the environment
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """One method at one setting; `main` is False for another γ or another training detector than most."""
+
+    method: str
+    arm: str
+    value: float
+    gamma: float
+    detector: str
+    main: bool
+    suffix: str
+    seeds: tuple[Seed, ...]
+
+    @property
+    def label(self) -> str:
+        inside = ", ".join(part for part in (self.arm, self.suffix) if part)
+        return f"{look(self.method).label} ({inside})" if inside else look(self.method).label
+
+    @property
+    def budget(self) -> float:
+        """Violations an episode that the setting allows; NaN for methods that state no such number."""
+        stated = self.method in BUDGETED or self.arm.split("=")[0] in ("k", "d", "budget")
+        return self.value if stated else float("nan")
+
+    @cached_property
+    def returns(self) -> np.ndarray:
+        """Mean return of each seed."""
+        return np.array([metrics.mean(seed.returns) for seed in self.seeds])
+
+    @cached_property
+    def mean_return(self) -> float:
+        return float(self.returns.mean())
+
+    def each(self, metric: compare.Metric) -> np.ndarray:
+        """A metric of the violation counts, one number a seed."""
+        return np.array([metric(seed.counts) for seed in self.seeds])
+
+    def interval(self, metric: compare.Metric) -> Interval:
+        return compare.t_interval(self.each(metric))
+
+    @cached_property
+    def rates(self) -> np.ndarray:
+        """Violations per step of each seed."""
+        return np.array([metrics.rate(seed.counts, seed.lengths) for seed in self.seeds])
+
+    @cached_property
+    def episodes(self) -> int:
+        return sum(seed.counts.size for seed in self.seeds)
+
+    @cached_property
+    def tail_episodes(self) -> int:
+        """How many episodes the CVaR rests on, all seeds together."""
+        return sum(metrics.tail_size(seed.counts.size, FRACTION) for seed in self.seeds)
+
+    def episodes_over(self, budget: float) -> int:
+        return int(sum((seed.counts > budget).sum() for seed in self.seeds))
+
+
+@dataclass(frozen=True)
+class View:
+    """All operating points of one dilemma."""
+
+    dilemma: str
+    protocol: str
+    counter: str
+    points: tuple[Point, ...]
+
+    @cached_property
+    def main(self) -> tuple[Point, ...]:
+        return tuple(point for point in self.points if point.main)
+
+    @cached_property
+    def apart(self) -> tuple[Point, ...]:
+        """Arms with another γ or training detector: never mixed into a comparison."""
+        return tuple(point for point in self.points if not point.main)
+
+    @cached_property
+    def unconstrained(self) -> Point | None:
+        return next((point for point in self.main if point.method == "unconstrained"), None)
+
+    @property
+    def binds(self) -> bool | None:
+        """Whether the unconstrained agent is tempted at all; None where there is no such agent."""
+        if self.unconstrained is None:
+            return None
+        return self.unconstrained.interval(metrics.p_any).mean >= BINDING_SHARE
+
+    def of(self, *methods: str) -> list[Point]:
+        """Points of the methods, each method's by increasing mean violations."""
+        chosen = [point for point in self.main if point.method in methods]
+        order = {method: index for index, method in enumerate(methods)}
+        return sorted(chosen, key=lambda point: (order[point.method], point.interval(metrics.mean).mean))
+
+    @cached_property
+    def methods(self) -> tuple[str, ...]:
+        known = list(dict.fromkeys(point.method for point in self.main))
+        return tuple(sorted(known, key=_method_order))
+
+
+class Episodes:
+    """The table sorted once by run, so that every view is cheap however many rows there are."""
+
+    def __init__(self, table: pd.DataFrame):
+        self.environment = str(table["environment"].iloc[0])
+        self.dilemmas = tables.dilemmas(table)
+        self.provenance = table.attrs.get("provenance", [])
+        self.rows = len(table)
+        self.unfinished = int((table["end_cause"] == "running").sum())
+        group = table.groupby(_KEYS, sort=False, dropna=False).ngroup().to_numpy()
+        order = np.argsort(group, kind="stable")
+        bounds = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))
+        self._slices = [slice(low, high) for low, high in itertools.pairwise(bounds)]
+        firsts = order[bounds[:-1]]
+        self._keys = table[_KEYS].iloc[firsts].reset_index(drop=True)
+        self._steps = table["steps"].to_numpy(float)[firsts]
+        self._columns = {name: values[order] for name, values in _numeric_columns(table)}
+        self._mask_running((table["end_cause"] != "running").to_numpy()[order])
+        self.main_gamma = _most_common(self._keys, "gamma")
+        trained_on = set(self._keys["detector"])
+        self.main_detector = "exact" if "exact" in trained_on else _most_common(self._keys, "detector")
+        _refuse_double_seeds(self._keys)
+
+    def view(self, dilemma: str, protocol: str = "first", counter: str = "exact") -> View:
+        """The operating points of a dilemma: its own runs, and the unconstrained ones counted for it."""
+        keys = self._keys
+        chosen = (keys["dilemma"] == dilemma) & (keys["method"] != "unconstrained")
+        chosen |= self._unconstrained_for(dilemma)
+        grouped: dict[tuple, list[Seed]] = {}
+        for index in np.flatnonzero(chosen):
+            seed = self._seed(int(index), dilemma, protocol, counter)
+            if seed.counts.size:
+                row = keys.iloc[index]
+                numbers = map(_plain, (row["value"], row["gamma"]))
+                name = (row["method"], row["arm"], *numbers, row["detector"])
+                grouped.setdefault(name, []).append(seed)
+        points = [self._point(name, seeds) for name, seeds in grouped.items()]
+        return View(dilemma, protocol, counter, tuple(sorted(points, key=_point_order)))
+
+    def has(self, dilemma: str, counter: str) -> bool:
+        return counter == "exact" or f"violations_{dilemma}_paper" in self._columns
+
+    def mean_length(self, protocol: str) -> float:
+        """Mean episode length under a protocol; NaN where lengths are not known."""
+        chosen = self._columns["length"][self._columns[f"in_{protocol}"]]
+        return float(chosen.mean()) if chosen.size else float("nan")
+
+    def missed(self, dilemma: str) -> Iterator[tuple[str, float, float]]:
+        """(label, exact violations, share of them that the paper's detector missed) of each agent."""
+        for protocol in ("first", "window"):
+            exact, detected = (self.view(dilemma, protocol, counter) for counter in COUNTERS)
+            if exact.points:
+                break
+        for one, other in zip(exact.points, detected.points):
+            counts, seen = (np.concatenate([seed.counts for seed in point.seeds]) for point in (one, other))
+            yield one.label, float(counts.sum()), compare.missed_share(counts, seen)
+
+    def _unconstrained_for(self, dilemma: str) -> pd.Series:
+        """Unconstrained runs are trained once; where there are several sets, the dilemma's own is taken."""
+        free = self._keys["method"] == "unconstrained"
+        names = set(self._keys["dilemma"][free])
+        wanted = next((name for name in (dilemma, "", "none", *sorted(names)) if name in names), dilemma)
+        return free & (self._keys["dilemma"] == wanted)
+
+    def _seed(self, index: int, dilemma: str, protocol: str, counter: str) -> Seed:
+        rows, columns = self._slices[index], self._columns
+        keep = columns[f"in_{protocol}"][rows]
+        own = "violations"
+        if counter == "paper":
+            own = f"violations_{dilemma}_paper"
+        elif self._keys["dilemma"].iloc[index] != dilemma and f"violations_{dilemma}" in columns:
+            own = f"violations_{dilemma}"
+        counted = [name for name in self.dilemmas if f"violations_{name}" in columns]
+        others = {name: columns[f"violations_{name}"][rows][keep] for name in counted}
+        taken = (columns[name][rows][keep] for name in (own, "return", "length", "utility"))
+        key = self._keys.iloc[index]
+        return Seed(int(key["seed"]), str(key["run"]), float(self._steps[index]), *taken, others)
+
+    def _point(self, name: tuple, seeds: list[Seed]) -> Point:
+        *_, gamma, detector = name
+        parts = []
+        if _differs(gamma, self.main_gamma):
+            parts.append(f"γ={gamma:g}")
+        if detector != self.main_detector:
+            parts.append(f"trained on {detector} detector")
+        ordered = tuple(sorted(seeds, key=lambda seed: seed.seed))
+        fields = [_nan_if_none(part) for part in name]
+        return Point(*fields, main=not parts, suffix=", ".join(parts), seeds=ordered)
+
+    def _mask_running(self, finished: np.ndarray) -> None:
+        for name in ("in_first", "in_window"):
+            self._columns[name] = self._columns[name].astype(bool) & finished
+
+
+def _numeric_columns(table: pd.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
+    for name in ("in_first", "in_window"):
+        yield name, table[name].to_numpy(bool)
+    for name in table.columns:
+        if name in ("return", "length", "utility", "violations") or name.startswith("violations_"):
+            yield name, table[name].to_numpy(np.float64)
+
+
+def _refuse_double_seeds(keys: pd.DataFrame) -> None:
+    """Two runs with one seed at one operating point are neither one run nor two independent ones."""
+    twice = keys[keys.duplicated([key for key in _KEYS if key != "run"], keep=False)]
+    if len(twice):
+        first = twice.iloc[0]
+        runs = ", ".join(twice["run"].iloc[:2])
+        raise ValueError(
+            f"two runs of {first['method']} {first['arm']} have seed {first['seed']}: {runs}; report one of them"
+        )
+
+
+def _most_common(keys: pd.DataFrame, column: str):
+    counts = keys[column].value_counts(dropna=False)
+    return counts.index[0]
+
+
+def _method_order(method: str) -> tuple[int, str]:
+    known = list(METHODS)
+    return (known.index(method) if method in known else len(known), method)
+
+
+def _point_order(point: Point) -> tuple:
+    value = point.value if point.value == point.value else -1.0
+    return (_method_order(point.method), not point.main, value, point.arm)
+
+
+def _plain(value: float) -> float | None:
+    """NaN is not equal to itself and cannot be part of a key."""
+    return None if value != value else float(value)
+
+
+def _nan_if_none(value):
+    return float("nan") if value is None else value
+
+
+def _differs(gamma: float | None, main: float) -> bool:
+    if gamma is None:
+        return main == main
+    return gamma != main

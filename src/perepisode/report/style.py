@@ -1,0 +1,74 @@
+"""How methods look and are called, the same in every figure, table and sentence."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+FRACTION = 0.1  # of the episodes: the tail that every CVaR in a report averages
+
+
+class Look(NamedTuple):
+    """A method's name, colour and marker.  Colours are safe for the common colour-vision deficiencies."""
+
+    label: str
+    colour: str
+    marker: str
+
+
+METHODS = {
+    "unconstrained": Look("Unconstrained", "#4a4a4a", "o"),
+    "erm": Look("ERM", "#b0679b", "P"),
+    "ser": Look("SER", "#0072b2", "s"),
+    "lagrangian": Look("Lagrangian", "#e08a00", "^"),
+    "esr": Look("ESR", "#00805c", "D"),
+    "esr_distilled": Look("ESR distilled", "#5fae3c", "d"),
+    "ser_racc": Look("SER+R_acc", "#56a8dd", "p"),
+    "saute": Look("Sauté", "#c4450c", "v"),
+    "pid_lagrangian": Look("PID Lagrangian", "#9c6b12", "<"),
+    "cvar": Look("CVaR-constrained", "#7b2b55", "X"),
+    "chance": Look("Chance-constrained", "#3b3590", "h"),
+}
+_SPARE = ("#0072b2", "#e08a00", "#00805c", "#b0679b", "#56a8dd", "#c4450c", "#3b3590", "#7b2b55")
+_SPARE_MARKERS = "s^DPpvhX<>"
+
+DILEMMAS = {
+    "no_killing": "No Killing",
+    "sustainability": "Sustainability",
+    "proportional_force": "Proportional Force",
+    "temptation": "Temptation",
+    "violations": "Violations",
+}
+
+
+def look(method: str) -> Look:
+    """The look of a method; one that is not known gets its own name and a stable colour."""
+    if method in METHODS:
+        return METHODS[method]
+    index = sum(map(ord, method))
+    return Look(method, _SPARE[index % len(_SPARE)], _SPARE_MARKERS[index % len(_SPARE_MARKERS)])
+
+
+def dilemma_name(dilemma: str) -> str:
+    return DILEMMAS.get(dilemma, dilemma.replace("_", " ").capitalize())
+
+
+def number(value: float, digits: int = 2) -> str:
+    """Fixed digits; a dash for what is not known."""
+    return "–" if value != value else f"{value:.{digits}f}".replace("-", "−")
+
+
+def plus_minus(mean: float, half: float, digits: int = 2) -> str:
+    """"1.04 ± 0.07", or the mean alone where one seed allows no interval."""
+    return number(mean, digits) if half != half else f"{number(mean, digits)} ± {number(half, digits)}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    return "–" if share != share else f"{100 * share:.{digits}f} %"
+
+
+def scientific(value: float) -> str:
+    return "–" if value != value else f"{value:.1e}".replace("-", "−")
+
+
+def p_value(p: float) -> str:
+    return "–" if p != p else ("< 0.001" if p < 0.001 else f"{p:.3f}")

@@ -1,0 +1,374 @@
+"""The tables of a report.  Each holds what is shown (text) and what is exported (numbers)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from perepisode.evaluation import compare, metrics
+from perepisode.report import matched
+from perepisode.report.points import COUNTERS, PER_EPISODE, PROTOCOLS, Episodes, Point, View, cvar
+from perepisode.report.style import (
+    dilemma_name,
+    look,
+    number,
+    p_value,
+    percent,
+    plus_minus,
+    scientific,
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: `shown` maps a heading to its cells, `frame` is the CSV, `method` colours the row's mark."""
+
+    name: str
+    title: str
+    note: str
+    shown: dict[str, list[str]]
+    frame: pd.DataFrame
+    methods: list[str] | None = None
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        return list(zip(*self.shown.values()))
+
+
+def matched_nearest(view: View, chosen: matched.Point) -> Table:
+    """The focal agent and, of every rival method, the arm of nearest return (the paper's Table 1)."""
+    points = [chosen, *matched.partners(view, chosen)]
+    tails = [matched.tail(point, chosen) for point in points]
+    shown = {"Agent": [point.label for point in points], **_tail_columns(tails, chosen)}
+    bounds = [compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], cvar) for point in points]
+    shown["CVaR, bootstrap"] = [f"{low:.2f} – {high:.2f}" for low, high in bounds]
+    shown["Tail / episodes"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
+    frame = _tail_frame([point.label for point in points], tails)
+    frame["bootstrap_low"], frame["bootstrap_high"] = zip(*bounds)
+    frame["tail_episodes"] = [point.tail_episodes for point in points]
+    frame["episodes"] = [point.episodes for point in points]
+    note = (
+        "Paired by nearest mean return. ± is the 95 % t interval over seeds; Welch's test compares the CVaR with "
+        f"{chosen.label}. The bootstrap resamples seeds, then episodes. “Tail” is how many episodes the CVaR averages."
+    )
+    methods = [point.method for point in points]
+    return Table(f"matched_nearest_{view.dilemma}", "Matched tails, nearest return", note, shown, frame, methods)
+
+
+def matched_interpolated(view: View, chosen: matched.Point) -> Table:
+    """The same with every rival's frontier read at exactly the focal agent's return."""
+    reads = [matched.interpolated(view, chosen, method) for method in matched.rivals(view, chosen)]
+    reached = [read for read in reads if read.tail is not None]
+    tails = [matched.tail(chosen, chosen), *(read.tail for read in reached)]
+    labels = [chosen.label, *(look(read.method).label for read in reached)]
+    shown = {"Agent": labels, **_tail_columns(tails, chosen)}
+    shown["Read between"] = ["measured", *(read.between for read in reached)]
+    frame = _tail_frame(labels, tails)
+    frame["between"] = shown["Read between"]
+    note = (
+        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated linearly to the "
+        f"return of {chosen.label}, so that no difference is left to position. Variances of the two ends add."
+    )
+    missing = "".join(f" {look(read.method).label} is left out: {read.between}." for read in reads if read.tail is None)
+    methods = [chosen.method, *(read.method for read in reached)]
+    title = "Matched tails, interpolated to the same return"
+    return Table(f"matched_interpolated_{view.dilemma}", title, note + missing, shown, frame, methods)
+
+
+def _tail_columns(tails: list[matched.Tail], chosen: matched.Point) -> dict[str, list[str]]:
+    columns = {
+        "Return": [plus_minus(one.returns.mean, one.returns.half) for one in tails],
+        "Violations": [plus_minus(one.mean.mean, one.mean.half) for one in tails],
+        "P(≥1)": [number(one.p_any.mean) for one in tails],
+    }
+    if chosen.budget == chosen.budget:
+        columns[f"P(>{chosen.budget:g})"] = [percent(one.p_over.mean) for one in tails]
+    columns["Std"] = [number(one.std.mean) for one in tails]
+    columns["CVaR 10 %"] = [plus_minus(one.cvar.mean, one.cvar.half) for one in tails]
+    tests = [one.against_focal for one in tails]
+    columns["Welch t"] = ["" if test is None else number(test.t, 1) for test in tests]
+    columns["p"] = ["" if test is None else p_value(test.p) for test in tests]
+    return columns
+
+
+def _tail_frame(labels: list[str], tails: list[matched.Tail]) -> pd.DataFrame:
+    rows = []
+    for label, one in zip(labels, tails):
+        row: dict = {"agent": label}
+        for name in ("returns", "mean", "p_any", "p_over", "std", "cvar"):
+            row[name], row[f"{name}_ci"] = getattr(one, name)[:2]
+        test = one.against_focal
+        row["welch_t"], row["welch_p"] = (np.nan, np.nan) if test is None else test[:2]
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def cost_of_compliance(view: View, chosen: matched.Point) -> Table:
+    """Return given up against the unconstrained agent, at each method's strict corner and at the matched arm."""
+    points = _cost_points(view, chosen)
+    free = compare.t_interval(view.unconstrained.returns)
+    gaps = [compare.gap(free, compare.t_interval(point.returns)) for point in points]
+    gaps[0] = compare.Interval(0.0, float("nan"), free.seeds)
+    rates = [float(point.rates.mean()) for point in points]
+    shown = {
+        "Agent": [point.label for point in points],
+        "Return": [plus_minus(*compare.t_interval(point.returns)[:2]) for point in points],
+        "% of unconstrained": [percent(point.mean_return / free.mean) for point in points],
+        "Violations / step": [scientific(rate) for rate in rates],
+        "Violations / episode": [plus_minus(*point.interval(metrics.mean)[:2]) for point in points],
+        "P(≥1)": [number(point.interval(metrics.p_any).mean) for point in points],
+        "Gap": [plus_minus(one.mean, one.half) for one in gaps],
+    }
+    frame = pd.DataFrame(
+        {
+            "agent": shown["Agent"],
+            "return": [point.mean_return for point in points],
+            "rate": rates,
+            "violations": [point.interval(metrics.mean).mean for point in points],
+            "p_any": [point.interval(metrics.p_any).mean for point in points],
+            "gap": [one.mean for one in gaps],
+            "gap_ci": [one.half for one in gaps],
+        }
+    )
+    note = "Gap = unconstrained return − return; its interval is √(CI² of the one + CI² of the other)."
+    methods = [point.method for point in points]
+    return Table(f"cost_{view.dilemma}", "Cost of compliance", note, shown, frame, methods)
+
+
+def _cost_points(view: View, chosen: matched.Point) -> list[Point]:
+    """Unconstrained first; then each method's arm with the fewest violations and its matched arm."""
+    wanted = [chosen, *matched.partners(view, chosen)]
+    wanted += [view.of(method)[0] for method in view.methods if method != "unconstrained"]
+    return [view.unconstrained, *(point for point in view.main if point in wanted and point is not view.unconstrained)]
+
+
+def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
+    """Every agent of a dilemma, all dilemmas counted."""
+    points = view.points
+    others = [name for name in dilemmas if name != view.dilemma and name in points[0].seeds[0].others]
+    metric_of = {
+        "violations": metrics.mean,
+        "std": metrics.std,
+        "p_any": metrics.p_any,
+        "p_over_1": partial(metrics.p_over, budget=1),
+        "cvar": cvar,
+        "worst": metrics.worst,
+    }
+    rows = [_complete_row(point, metric_of, others) for point in points]
+    frame = pd.DataFrame(rows)
+    shown = {
+        "Agent": [point.label for point in points],
+        "Return": [plus_minus(row["return"], row["return_ci"]) for row in rows],
+        "Length": [number(row["length"], 0) for row in rows],
+        "Violations": [plus_minus(row["violations"], row["violations_ci"]) for row in rows],
+        "per step": [scientific(row["rate"]) for row in rows],
+        "Std": [number(row["std"]) for row in rows],
+        "P(≥1)": [number(row["p_any"], 3) for row in rows],
+        "P(>1)": [number(row["p_over_1"], 3) for row in rows],
+        "CVaR 10 %": [plus_minus(row["cvar"], row["cvar_ci"]) for row in rows],
+        "Worst": [number(max(point.each(metrics.worst)), 0) for point in points],
+        **{dilemma_name(name): [number(row[f"violations_{name}"]) for row in rows] for name in others},
+        "Utility": [number(row["utility"]) for row in rows],
+        "Seeds": [str(row["seeds"]) for row in rows],
+        "Episodes": [str(row["episodes"]) for row in rows],
+    }
+    shown = {name: cells for name, cells in shown.items() if any(cell != "–" for cell in cells)}
+    note = f"All agents trained for {dilemma_name(view.dilemma)}, {_basis(view)}, means over seeds."
+    if others:
+        names = " and ".join(dilemma_name(name) for name in others)
+        note += f" {names}: violations an episode of the dilemmas the agent was not trained for."
+    methods = [point.method for point in points]
+    return Table(f"complete_{view.dilemma}", "All agents", note, shown, frame, methods)
+
+
+def _complete_row(point: Point, metric_of: dict, others: list[str]) -> dict:
+    returns = compare.t_interval(point.returns)
+    row = {
+        "agent": point.label,
+        "method": point.method,
+        "arm": point.arm,
+        "gamma": point.gamma,
+        "trained_on": point.detector,
+        "return": returns.mean,
+        "return_ci": returns.half,
+        "length": _seed_mean(point, "lengths"),
+        "utility": _seed_mean(point, "utilities"),
+        "rate": float(point.rates.mean()),
+    }
+    for name, metric in metric_of.items():
+        row[name], row[f"{name}_ci"], _ = point.interval(metric)
+    for name in others:
+        row[f"violations_{name}"] = float(np.mean([seed.others[name].mean() for seed in point.seeds]))
+        row[f"cvar_{name}"] = float(np.mean([cvar(seed.others[name]) for seed in point.seeds]))
+    steps = [seed.steps for seed in point.seeds]
+    return {**row, "steps": max(steps), "seeds": len(point.seeds), "episodes": point.episodes}
+
+
+def _seed_mean(point: Point, name: str) -> float:
+    return float(np.mean([getattr(seed, name).mean() for seed in point.seeds]))
+
+
+def hypervolumes(view: View) -> dict[str, dict[str, float]]:
+    """Area under the mean frontier without and with the per-episode agents, in both units, and its reference."""
+    base = [point for point in view.main if point.method not in PER_EPISODE]
+    if not base or len(base) == len(view.main):
+        return {}
+    result = {}
+    for unit, harm in (("per step", lambda p: p.rates.mean()), ("per episode", lambda p: p.interval(metrics.mean).mean)):
+        pairs = np.array([(point.mean_return, harm(point)) for point in view.main])
+        if not np.isfinite(pairs).all():
+            continue
+        kept = pairs[compare.frontier(pairs)]
+        reference = (kept[:, 0].min(), harm(view.unconstrained) if view.unconstrained else pairs[:, 1].max())
+        without = compare.hypervolume([(point.mean_return, harm(point)) for point in base], reference)
+        together = compare.hypervolume(pairs, reference)
+        result[unit] = {
+            "without": without,
+            "with": together,
+            "gain": together / without - 1 if without else float("nan"),
+            "reference_return": reference[0],
+            "reference_violations": reference[1],
+        }
+    return result
+
+
+def hypervolume(view: View) -> Table | None:
+    areas = hypervolumes(view)
+    if not areas:
+        return None
+    digits = {"per step": "{:.3g}", "per episode": "{:.2f}"}
+    shown = {
+        "Unit of violations": list(areas),
+        "Without ESR": [digits[unit].format(area["without"]) for unit, area in areas.items()],
+        "With ESR": [digits[unit].format(area["with"]) for unit, area in areas.items()],
+        "Gain": [percent(area["gain"]) for area in areas.values()],
+        "Reference (return, violations)": [
+            f"({area['reference_return']:.2f}, {area['reference_violations']:.3g})" for area in areas.values()
+        ],
+    }
+    frame = pd.DataFrame([{"unit": unit, **area} for unit, area in areas.items()])
+    note = (
+        "Area that the mean points dominate down to the reference: the lowest return on the frontier and the "
+        "violations of the unconstrained agent. A small gain means one shared mean frontier."
+    )
+    return Table(f"hypervolume_{view.dilemma}", "Hypervolume of the mean frontier", note, shown, frame)
+
+
+def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
+    """The matched agents again under every protocol and both counts: what the way of measuring does."""
+    wanted = [(point.method, point.arm) for point in (chosen, *matched.partners(view, chosen))]
+    rows = []
+    for method, arm in wanted:
+        for protocol in PROTOCOLS:
+            for counter in COUNTERS:
+                if not episodes.has(view.dilemma, counter):
+                    continue
+                other = episodes.view(view.dilemma, protocol, counter)
+                rows += [
+                    {
+                        "agent": point.label,
+                        "episodes_of": PROTOCOLS[protocol],
+                        "counted_by": COUNTERS[counter],
+                        "return": point.mean_return,
+                        "length": _seed_mean(point, "lengths"),
+                        "violations": point.interval(metrics.mean).mean,
+                        "p_any": point.interval(metrics.p_any).mean,
+                        "cvar": point.interval(cvar).mean,
+                        "cvar_ci": point.interval(cvar).half,
+                        "episodes": point.episodes,
+                    }
+                    for point in other.main
+                    if (point.method, point.arm) == (method, arm)
+                ]
+    frame = pd.DataFrame(rows)
+    shown = {
+        "Agent": list(frame["agent"]),
+        "Episodes": list(frame["episodes_of"]),
+        "Counted by": list(frame["counted_by"]),
+        "Return": [number(value) for value in frame["return"]],
+        "Length": [number(value, 1) for value in frame["length"]],
+        "Violations": [number(value, 3) for value in frame["violations"]],
+        "P(≥1)": [number(value, 3) for value in frame["p_any"]],
+        "CVaR 10 %": [plus_minus(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
+        "N": [str(value) for value in frame["episodes"]],
+    }
+    note = (
+        "The paper keeps the episodes that finish inside a fixed window of steps, which favours short ones; the "
+        "unbiased protocol keeps the first episodes of every world. Its detector compares states before and after "
+        "a step; the exact count looks between the phases of a step."
+    )
+    return Table(f"protocols_{view.dilemma}", "What the way of measuring does", note, shown, frame)
+
+
+def missed(episodes: Episodes, dilemma: str) -> Table | None:
+    """Share of exact violations that the paper's detector does not see, per agent."""
+    if not episodes.has(dilemma, "paper"):
+        return None
+    rows = [row for row in episodes.missed(dilemma) if row[1] > 0]
+    if not rows:
+        return None
+    frame = pd.DataFrame(rows, columns=["agent", "violations", "missed_share"])
+    total = float((frame["violations"] * frame["missed_share"]).sum() / frame["violations"].sum())
+    shown = {
+        "Agent": list(frame["agent"]),
+        "Violations counted": [f"{value:.0f}" for value in frame["violations"]],
+        "Missed": [percent(value) for value in frame["missed_share"]],
+    }
+    note = f"Over all agents the paper's detector misses {percent(total)} of the violations of {dilemma_name(dilemma)}."
+    return Table(f"missed_{dilemma}", "Violations that the paper's detector misses", note, shown, frame)
+
+
+def apart(view: View) -> Table | None:
+    """Arms with another γ or training detector beside the main arm they differ from."""
+    rows = []
+    for point in view.apart:
+        twin = next((one for one in view.main if (one.method, one.arm) == (point.method, point.arm)), None)
+        row = {
+            "agent": point.label,
+            "return": point.mean_return,
+            "violations": point.interval(metrics.mean).mean,
+            "cvar": point.interval(cvar).mean,
+            "twin": twin.label if twin else "",
+        }
+        row["return_change"] = point.mean_return - twin.mean_return if twin else float("nan")
+        row["cvar_change"] = row["cvar"] - twin.interval(cvar).mean if twin else float("nan")
+        rows.append(row)
+    if not rows:
+        return None
+    frame = pd.DataFrame(rows)
+    shown = {
+        "Agent": list(frame["agent"]),
+        "Return": [number(value) for value in frame["return"]],
+        "Change of return": [number(value) for value in frame["return_change"]],
+        "Violations": [number(value) for value in frame["violations"]],
+        "CVaR 10 %": [number(value) for value in frame["cvar"]],
+        "Change of CVaR": [number(value) for value in frame["cvar_change"]],
+        "Compared with": [value or "–" for value in frame["twin"]],
+    }
+    note = "Kept apart from every comparison above: these arms differ in γ or in the detector they were trained on."
+    return Table(f"apart_{view.dilemma}", "Sensitivity: other γ, other detector", note, shown, frame)
+
+
+def exact_optima(items: list[dict]) -> Table:
+    """Exact optimal policies of the miniature, from dynamic programming."""
+    keys = ("return", "mean_violations", "cvar", "p_over")
+    frame = pd.DataFrame(
+        [{"label": item["label"], "kind": item["kind"], **{key: item.get(key) for key in keys}} for item in items]
+    )
+    shown = {
+        "Policy": [str(value) for value in frame["label"]],
+        "Kind": [str(value) for value in frame["kind"]],
+        "Return": [number(float(value)) for value in frame["return"]],
+        "Violations": [number(float(value), 3) for value in frame["mean_violations"]],
+        "P(over budget)": [percent(float(value), 2) for value in frame["p_over"].astype(float)],
+        "CVaR 10 %": [number(float(value), 3) for value in frame["cvar"]],
+    }
+    note = "No training and no sampling: the best that each objective can do, by backward induction."
+    return Table("exact_optima", "Exact optima", note, shown, frame)
+
+
+def _basis(view: View) -> str:
+    return f"{COUNTERS[view.counter]}, {PROTOCOLS[view.protocol]}"

@@ -1,0 +1,209 @@
+"""The paper's printed numbers beside the same quantities measured here, by the paper's own way of measuring."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pandas as pd
+
+from perepisode.evaluation import compare, metrics
+from perepisode.evaluation.compare import Interval
+from perepisode.report import matched, paper_numbers
+from perepisode.report.distilled import Utility
+from perepisode.report.paper_numbers import Printed
+from perepisode.report.points import Episodes, Point, View, cvar
+from perepisode.report.style import dilemma_name, look, percent
+from perepisode.report.tables import Table, hypervolumes
+
+NAN = float("nan")
+OF_COUNTS = {
+    "mean": metrics.mean,
+    "p_any": metrics.p_any,
+    "std": metrics.std,
+    "cvar": cvar,
+    "worst": metrics.worst,
+    "over_1": partial(metrics.p_over, budget=1),
+    "at_2": lambda counts: metrics.share_at(counts, 2, 3),
+    "from_3": lambda counts: metrics.share_at(counts, 3),
+}
+NAMES = {
+    "return": "return",
+    "rate": "violations a step",
+    "mean": "violations an episode",
+    "p_any": "P(≥1)",
+    "std": "std of violations",
+    "cvar": "CVaR 10 %",
+    "worst": "most violations in an episode",
+    "over_1": "P(>1)",
+    "at_2": "share at two violations",
+    "from_3": "share at three or more",
+    "gap": "gap to unconstrained",
+    "share_of_unconstrained": "share of unconstrained return",
+    "lowest_return": "lowest return",
+    "highest_return": "highest return",
+    "hypervolume_without": "hypervolume without ESR (per step)",
+    "hypervolume_with": "hypervolume with ESR (per step)",
+    "hypervolume_gain": "gain of hypervolume",
+    "welch": "Welch t of the CVaR against ESR (k=1)",
+    "runs": "training runs",
+    "seeds": "seeds",
+    "episodes": "episodes of one agent",
+    "steps": "training steps a run",
+}
+
+
+def paper_versus_here(episodes: Episodes, utilities: dict[str, Utility]) -> Table:
+    """Every number the paper prints, its counterpart here, and the deviation."""
+    views = {name: _paper_view(episodes, name) for name in episodes.dilemmas}
+    same_world = episodes.environment == paper_numbers.ENVIRONMENT
+    stand_in = None if same_world else episodes.dilemmas[0]
+    rows = []
+    for printed in paper_numbers.NUMBERS:
+        if stand_in and printed.dilemma not in ("", paper_numbers.NK):
+            continue
+        here = _measure(printed, views, stand_in or printed.dilemma, utilities, episodes)
+        rows.append(_row(printed, here))
+    frame = pd.DataFrame(rows)
+    shown = {
+        "Where": list(frame["where"]),
+        "Dilemma": [dilemma_name(name) if name else "" for name in frame["dilemma"]],
+        "Agent": list(frame["agent"]),
+        "Quantity": list(frame["quantity"]),
+        "Paper": [_show(row["measure"], row["paper"], row["paper_ci"]) for row in rows],
+        "Here": [_show(row["measure"], row["here"], row["here_ci"], row["reason"]) for row in rows],
+        "Deviation": [_show(row["measure"], row["deviation"], NAN, signed=True) for row in rows],
+        "%": [f"{100 * row['relative']:+.0f} %" if row["relative"] == row["relative"] else "" for row in rows],
+    }
+    return Table("paper_versus_here", "The paper's numbers and ours", _note(episodes, views), shown, frame)
+
+
+def _paper_view(episodes: Episodes, dilemma: str) -> View:
+    counter = "paper" if episodes.has(dilemma, "paper") else "exact"
+    view = episodes.view(dilemma, "window", counter)
+    return view if view.points else episodes.view(dilemma, "first", counter)
+
+
+def _measure(printed: Printed, views: dict[str, View], dilemma: str, utilities: dict, episodes: Episodes) -> Interval:
+    if printed.measure is None:
+        return Interval(NAN, NAN, 0)
+    if printed.measure in ("runs", "seeds", "steps"):
+        return Interval(_of_study(printed.measure, views), NAN, 0)
+    if printed.measure.startswith("utility_"):
+        return Interval(_of_utility(printed.measure, utilities.get(dilemma)), NAN, 0)
+    view = views.get(dilemma)
+    if view is None:
+        return Interval(NAN, NAN, 0)
+    if printed.measure.startswith("hypervolume_"):
+        area = hypervolumes(view).get("per step", {})
+        return Interval(area.get(printed.measure.removeprefix("hypervolume_"), NAN), NAN, 0)
+    if printed.measure in ("lowest_return", "highest_return"):
+        arms = [point.mean_return for point in view.main if printed.method in ("", point.method)]
+        pick = min if printed.measure == "lowest_return" else max
+        return Interval(pick(arms, default=NAN), NAN, 0)
+    point = _find(view, printed)
+    return Interval(NAN, NAN, 0) if point is None else _of_point(printed.measure, point, view)
+
+
+def _find(view: View, printed: Printed) -> Point | None:
+    if printed.arm == "nearest":
+        chosen = matched.focal(view)
+        found = [] if chosen is None else matched.partners(view, chosen)
+        return next((point for point in found if point.method == printed.method), None)
+    return next((point for point in view.main if (point.method, point.arm) == (printed.method, printed.arm)), None)
+
+
+def _of_point(measure: str, point: Point, view: View) -> Interval:
+    returns = compare.t_interval(point.returns)
+    if measure in OF_COUNTS:
+        return point.interval(OF_COUNTS[measure])
+    if measure == "return":
+        return returns
+    if measure == "rate":
+        return compare.t_interval(point.rates)
+    if measure == "episodes":
+        return Interval(point.episodes, NAN, 0)
+    if measure == "welch":
+        focal = next((one for one in view.main if (one.method, one.arm) == ("esr", "k=1")), None)
+        return Interval(compare.welch(point.each(cvar), focal.each(cvar)).t if focal else NAN, NAN, 0)
+    if measure == "gamma_cost":
+        same = (other for other in view.apart if (other.method, other.arm, other.gamma) == (point.method, point.arm, 1))
+        twin = next(same, None)
+        return Interval(point.mean_return - twin.mean_return if twin else NAN, NAN, 0)
+    if view.unconstrained is None:
+        return Interval(NAN, NAN, 0)
+    if measure == "gap":
+        return compare.gap(compare.t_interval(view.unconstrained.returns), returns)
+    assert measure == "share_of_unconstrained"
+    return Interval(returns.mean / view.unconstrained.mean_return, NAN, 0)
+
+
+def _of_study(measure: str, views: dict[str, View]) -> float:
+    seeds = [seed for view in views.values() for point in view.points for seed in point.seeds]
+    if measure == "runs":
+        return len({seed.run for seed in seeds})
+    if measure == "steps":
+        return max((seed.steps for seed in seeds), default=NAN)
+    return max((len(point.seeds) for view in views.values() for point in view.points), default=NAN)
+
+
+def _of_utility(measure: str, utility: Utility | None) -> float:
+    _, r_ext, violations = measure.split("_")
+    return NAN if utility is None else float(utility(float(r_ext), float(violations))[0])
+
+
+def _row(printed: Printed, here: Interval) -> dict:
+    inside = f" ({printed.arm})" if printed.arm else ""
+    deviation = here.mean - printed.value
+    return {
+        "where": printed.where,
+        "dilemma": printed.dilemma,
+        "agent": look(printed.method).label + inside if printed.method else "",
+        "quantity": printed.what or NAMES[printed.measure or ""],
+        "measure": printed.measure,
+        "paper": printed.value,
+        "paper_ci": printed.ci,
+        "here": here.mean,
+        "here_ci": here.half,
+        "deviation": deviation,
+        "relative": deviation / abs(printed.value) if printed.value else NAN,
+        "reason": "not in an episodes table" if printed.measure is None else "not among these runs",
+    }
+
+
+def _show(measure: str | None, value: float, ci: float, missing: str = "", signed: bool = False) -> str:
+    if value != value:
+        return missing
+    sign = "+" if signed else ""
+    if measure == "rate":
+        text = f"{value:{sign}.1e}"
+    elif measure in ("over_1", "at_2", "from_3", "hypervolume_gain", "share_of_unconstrained"):
+        text = f"{sign if value >= 0 else ''}{percent(value)}"
+        ci = NAN
+    elif measure is not None and measure.startswith("hypervolume"):
+        text = f"{value:{sign}.4f}"
+    elif abs(value) >= 1e5:
+        text = f"{value:{sign}.3g}"
+    elif value == int(value):
+        text = f"{value:{sign}.0f}"
+    else:
+        text = f"{value:{sign}.2f}"
+    if ci == ci:
+        text += f" ± {ci:.1e}" if measure == "rate" else f" ± {ci:.2f}"
+    return text.replace("-", "−")
+
+
+def _note(episodes: Episodes, views: dict[str, View]) -> str:
+    steps = _of_study("steps", views)
+    counter = next(iter(views.values())).counter
+    parts = ["Measured as the paper does: episodes that finish inside its window"]
+    parts[0] += ", counted by its state difference." if counter == "paper" else ", exact counts (no others given)."
+    if episodes.environment != paper_numbers.ENVIRONMENT:
+        parts.append(
+            f"The environment here is “{episodes.environment}”, not Craftax: the numbers of No Killing stand beside the "
+            "same arms for their shape, and a deviation is no disagreement."
+        )
+    if steps == steps and steps != paper_numbers.STEPS:
+        parts.append(
+            f"Our scale differs: {steps:.3g} training steps a run against the paper's {paper_numbers.STEPS:.0e}."
+        )
+    return " ".join(parts)
