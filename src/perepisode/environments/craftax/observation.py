@@ -82,12 +82,15 @@ def _visible_mobs(state, corner: jax.Array, lit: jax.Array) -> jax.Array:
     round when negative.  So the last slot to write a (cell, channel) decides it, and a stale slot can hide a
     living mob.
     """
-    floor = state.player_level
     mobs = [getattr(state, name) for name in MOB_CLASSES]
-    classes = np.repeat(np.arange(len(mobs)), [m.mask.shape[-1] for m in mobs])
-    position = jnp.concatenate([m.position[floor] for m in mobs]).astype(jnp.int32) - corner
-    alive = jnp.concatenate([m.mask[floor] for m in mobs])
-    channel = classes * MOB_TYPES + jnp.concatenate([m.type_id[floor] for m in mobs]).astype(jnp.int32)
+
+    def on_floor(field):
+        # Joined before the floor is picked: one gather for all classes.
+        return jnp.concatenate([getattr(m, field) for m in mobs], axis=1)[state.player_level]
+
+    classes = np.repeat(np.arange(len(mobs)), [m.mask.shape[1] for m in mobs])
+    position = on_floor("position").astype(jnp.int32) - corner
+    channel = classes * MOB_TYPES + on_floor("type_id").astype(jnp.int32)
 
     extent = jnp.array(VIEW)
     on_screen = ((position >= 0) & (position < extent)).all(-1)
@@ -98,7 +101,7 @@ def _visible_mobs(state, corner: jax.Array, lit: jax.Array) -> jax.Array:
     later = np.triu(np.ones((len(classes), len(classes)), bool), 1)
     overwritten = (later & (target[:, None] == target[None, :]) & lands[None, :]).any(-1)
     row, column = jnp.clip(position, 0, extent - 1).T
-    seen = alive & on_screen & ~overwritten & lit[row, column]
+    seen = on_floor("mask") & on_screen & ~overwritten & lit[row, column]
     return jnp.where(seen, target, UNSEEN).astype(jnp.uint16)
 
 
