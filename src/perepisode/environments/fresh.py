@@ -1,0 +1,104 @@
+"""Fresh worlds for finished episodes: made in batches, handed out in order, each used once.
+
+The n-th episode of a run lives in a world that is a function of the run's key and n alone.  Batch size and the order
+in which batches are made therefore change nothing but speed, and any episode can be replayed from its number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+
+from perepisode.environments.base import World
+from perepisode.pytree import pytree
+
+
+def episode_key(run_key: jax.Array, serial: jax.Array) -> jax.Array:
+    """Key of the run's episode number `serial`; all its randomness comes from here."""
+    return jax.random.fold_in(run_key, serial)
+
+
+def reset_key(episode: jax.Array) -> jax.Array:
+    return jax.random.fold_in(episode, 0)
+
+
+def world_key(episode: jax.Array, time: jax.Array) -> jax.Array:
+    """Key of the world's step at `time` (0 for the first)."""
+    return jax.random.fold_in(episode, 2 * time + 1)
+
+
+def action_key(episode: jax.Array, time: jax.Array) -> jax.Array:
+    """Key of the policy's choice at `time`."""
+    return jax.random.fold_in(episode, 2 * time + 2)
+
+
+@pytree
+class Fresh:
+    """A batch of unused worlds for each run of a population, [run, slot, ...]."""
+
+    worlds: object
+    first: jax.Array  # int32[run]: serial of slot 0
+    handed: jax.Array  # int32[run]: serial of the next world to be handed out
+
+
+def make(world: World, run_keys: jax.Array, first: jax.Array, size: int) -> Fresh:
+    """Worlds `first`, `first` + 1, … of every run."""
+    serials = first[:, None] + jnp.arange(size)
+
+    def one(run_key, serial):
+        return world.reset(reset_key(episode_key(run_key, serial)))
+
+    worlds = jax.vmap(jax.vmap(one, in_axes=(None, 0)))(run_keys, serials)
+    return Fresh(worlds, first, first)
+
+
+def begin(world: World, run_keys: jax.Array, envs: int) -> tuple[object, jax.Array]:
+    """The first `envs` worlds of every run, and their serials [run, env]."""
+    fresh = make(world, run_keys, jnp.zeros(run_keys.shape, jnp.int32), envs)
+    serials = jnp.broadcast_to(jnp.arange(envs, dtype=jnp.int32), (run_keys.shape[0], envs))
+    return fresh.worlds, serials
+
+
+def hand_out(
+    world: World, run_keys: jax.Array, fresh: Fresh, states: object, serials: jax.Array, ended: jax.Array
+) -> tuple[Fresh, object, jax.Array]:
+    """Put the next fresh world wherever `ended` [run, env]; make more when they run out.
+
+    Worlds are moved a few at a time into the finished episodes' places instead of rewriting every world's state.
+    """
+    envs = ended.shape[1]
+    size = jax.tree.leaves(fresh.worlds)[0].shape[1]
+    batch = min(size, max(16, envs // 64))
+
+    def some_wait(carry):
+        return carry[3].any()
+
+    def serve(carry):
+        fresh, states, serials, waiting = carry
+        used_up = (waiting.any(axis=1) & (fresh.handed - fresh.first >= size)).any()
+        fresh = jax.lax.cond(used_up, lambda f: make(world, run_keys, f.handed, size), lambda f: f, fresh)
+        return jax.vmap(lambda *one: _serve_run(batch, *one))(fresh, states, serials, waiting)
+
+    carry = (fresh, states, serials, ended)
+    fresh, states, serials, _ = jax.lax.while_loop(some_wait, serve, carry)
+    return fresh, states, serials
+
+
+def _serve_run(batch: int, fresh: Fresh, states, serials, waiting):
+    """Hand at most `batch` worlds of one run to its first waiting places."""
+    envs = waiting.shape[0]
+    size = jax.tree.leaves(fresh.worlds)[0].shape[0]
+    used = fresh.handed - fresh.first
+    count = jnp.minimum(jnp.minimum(waiting.sum(), batch), size - used)
+    lane = jnp.arange(batch)
+    # places beyond the count lie outside the array, where a scatter drops them
+    places = jnp.where(lane < count, jnp.nonzero(waiting, size=batch, fill_value=envs)[0], envs)
+    slots = jnp.minimum(used + lane, size - 1)
+    states = jax.tree.map(
+        lambda state, worlds: state.at[places].set(worlds[slots], mode="drop"), states, fresh.worlds
+    )
+    serials = serials.at[places].set(fresh.handed + lane, mode="drop")
+    waiting = waiting.at[places].set(False, mode="drop")
+    return replace(fresh, handed=fresh.handed + count), states, serials, waiting

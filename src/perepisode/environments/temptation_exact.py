@@ -1,0 +1,111 @@
+"""Ground truth for `temptation`: exact distribution of a linear price, exact ESR optimum of any utility.
+
+Slow and obvious NumPy in float64, independent of the world's own code and of JAX: it is the oracle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from perepisode.environments.temptation import Temptation
+
+CELLS = 100  # the gain is cut into this many equal cells, each standing at its midpoint
+
+
+@dataclass(frozen=True)
+class Exact:
+    """What an optimal policy does, per episode."""
+
+    mean_return: float
+    utility: float  # E[u(G)], NaN where no utility was given
+    counts: np.ndarray  # P(v = 0), P(v = 1), …
+
+    @property
+    def mean_count(self) -> float:
+        return float(self.counts @ np.arange(len(self.counts)))
+
+    @property
+    def p_any(self) -> float:
+        return float(1.0 - self.counts[0])
+
+    def p_over(self, budget: float) -> float:
+        return float(self.counts[np.arange(len(self.counts)) > budget].sum())
+
+    def cvar(self, fraction: float = 0.1) -> float:
+        """Mean of the worst `fraction` of episodes, the limit of the sample CVaR."""
+        left, total = fraction, 0.0
+        for count in range(len(self.counts) - 1, -1, -1):
+            share = min(left, float(self.counts[count]))
+            total, left = total + share * count, left - share
+        return total / fraction
+
+
+def linear_price(world: Temptation, price: float) -> Exact:
+    """The policy that takes every gain above `price`: counts are binomial.  It is optimal for r_ext - price c."""
+    accept = world.chance * max(0.0, 1.0 - price / world.gain)
+    counts = stats.binom.pmf(np.arange(world.horizon + 1), world.horizon, accept)
+    price = min(price, world.gain)
+    paid = world.horizon * world.chance * (world.gain**2 - price**2) / (2.0 * world.gain)
+    mean_return = world.horizon * world.wage + paid
+    return Exact(mean_return, mean_return - price * float(counts @ np.arange(world.horizon + 1)), counts)
+
+
+def price_for_mean_count(world: Temptation, mean_count: float) -> float:
+    """The price at which a linear agent yields `mean_count` times an episode: where λ must settle."""
+    return max(0.0, world.gain * (1.0 - mean_count / (world.horizon * world.chance)))
+
+
+def price_for_mean_return(world: Temptation, mean_return: float) -> float:
+    """The price whose agent earns `mean_return`: the linear agent matched to another one."""
+    paid = mean_return - world.horizon * world.wage
+    return math.sqrt(max(0.0, world.gain**2 - 2.0 * world.gain * paid / (world.horizon * world.chance)))
+
+
+def esr_optimum(world: Temptation, utility: Callable[[np.ndarray, np.ndarray], np.ndarray], most: int = 20) -> Exact:
+    """Exact maximiser of E[u(R_ext, v)] by backward induction over (time, accrued return, count).
+
+    The accrued return splits into the wage, which is certain, and the gains taken, kept on a grid of half cells so
+    that every sum of midpoints falls on it.  Counts above `most` are merged; make it large enough to be out of reach.
+    """
+    half = world.gain / CELLS / 2.0
+    midpoints = 2 * np.arange(CELLS) + 1  # in half cells
+    most = min(most, world.horizon)
+    taken = np.arange(most * 2 * CELLS + 1) * half  # gains taken so far
+    count = np.arange(most + 1)[:, None]
+    value = utility(world.horizon * world.wage + taken[None, :], count.astype(float))
+    accepts = []
+    for _ in range(world.horizon):
+        refuse, accept = _values_of_choice(value, midpoints)
+        take = accept > refuse[None]
+        accepts.append(take)
+        offered = np.where(take, accept, refuse[None]).mean(axis=0)
+        value = (1.0 - world.chance) * refuse + world.chance * offered
+    law = np.zeros_like(value)
+    law[0, 0] = 1.0
+    for take in reversed(accepts):
+        law = _next_law(law, take, midpoints, world.chance)
+    mean_return = world.horizon * world.wage + float((law.sum(axis=0) * taken).sum())
+    return Exact(mean_return, float(value[0, 0]), law.sum(axis=1))
+
+
+def _values_of_choice(value: np.ndarray, midpoints: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Value of refusing, [count, taken], and of accepting each midpoint, [cell, count, taken]."""
+    accept = np.full((len(midpoints), *value.shape), -np.inf)
+    for cell, shift in enumerate(midpoints):
+        accept[cell, :-1, :-shift] = value[1:, shift:]
+    return value, accept
+
+
+def _next_law(law: np.ndarray, take: np.ndarray, midpoints: np.ndarray, chance: float) -> np.ndarray:
+    """Distribution over (count, taken) one step later."""
+    after = (1.0 - chance) * law
+    for cell, shift in enumerate(midpoints):
+        moved = law * take[cell] * chance / len(midpoints)
+        after = after + law * ~take[cell] * chance / len(midpoints)
+        after[1:, shift:] += moved[:-1, :-shift]
+    return after

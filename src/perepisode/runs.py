@@ -1,0 +1,190 @@
+"""Run folders: what is in one, and how it is written so that a reader never meets half a file.
+
+    <out>/<name of the run>/
+        run.json             the configuration, its id, versions of the code and its libraries, the device
+        metrics.jsonl        one flushed line per policy update
+        policy.safetensors   weights of the finished agent; policy.json says what they are
+        done | failed        written last: the run is complete, or diverged (with the reason)
+    <out>/populations/<id>/  checkpoints of the runs that trained together, and which they were
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perepisode import __version__
+from perepisode.config import Refused, Run
+
+FORMAT = 1  # of run folders; a reader refuses any other
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write under a temporary name, flush to disk, rename: `path` is the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def versions() -> dict[str, str]:
+    """What a number in a report must be traceable to."""
+    found = {"perepisode": __version__, "python": platform.python_version()}
+    for name in ("jax", "craftax"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def folder_name(run: Run) -> str:
+    """Readable, unique by the id at its end."""
+    parts = [run.dilemma, run.method, run.arm, "" if run.gamma != 1 else "gamma1", f"s{run.seed}", run.id]
+    return ".".join(part for part in parts if part)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    path: Path
+
+    @classmethod
+    def of(cls, out: Path, run: Run) -> RunFolder:
+        return cls(Path(out) / folder_name(run))
+
+    @property
+    def done(self) -> bool:
+        return (self.path / "done").is_file()
+
+    @property
+    def failed(self) -> str | None:
+        """Why the run diverged, or None."""
+        path = self.path / "failed"
+        return path.read_text().strip() if path.is_file() else None
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    def open(self, run: Run, device: str) -> None:
+        """Create the folder, or make sure that it is this run's."""
+        if (self.path / "run.json").exists():
+            self.read()
+            return
+        content = {"format": FORMAT, "id": run.id, "arm": run.arm, **run.to_json()}
+        content |= {"versions": versions(), "device": device}
+        write_atomically(self.path / "run.json", json.dumps(content, indent=1))
+
+    def read(self) -> Run:
+        """The run this folder belongs to; Refused if the folder is not one, or of another format or config."""
+        path = self.path / "run.json"
+        try:
+            plain = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise Refused(f"{self.path} is no run folder: it has no run.json") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise Refused(f"{path} is damaged ({error}); delete the folder and train the run again") from None
+        if plain.get("format") != FORMAT:
+            raise Refused(
+                f"{path} has format {plain.get('format')}, this version reads {FORMAT}; use another --out folder"
+            )
+        for key in ("format", "versions", "device"):
+            plain.pop(key, None)
+        stated = plain.get("id")
+        run = Run.from_json(plain)
+        if run.id != stated:
+            raise Refused(
+                f"{path} says id {stated} but its configuration gives {run.id}: it was made by another version or "
+                "edited; use another --out folder"
+            )
+        return run
+
+    def truncate_metrics(self, updates: int) -> None:
+        """Drop rows after `updates`: what was logged after the checkpoint will be logged again."""
+        if not self.metrics.exists():
+            return
+        kept = []
+        for line in self.metrics.read_text().splitlines():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                break  # a line cut by a kill; it lies after the checkpoint
+            if row["update"] <= updates:
+                kept.append(line)
+        write_atomically(self.metrics, "".join(line + "\n" for line in kept))
+
+    def append_metrics(self, rows: list[dict[str, Any]]) -> None:
+        with open(self.metrics, "a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def finish(self, run: Run, weights: dict[str, np.ndarray]) -> None:
+        """Export the policy and mark the run done."""
+        digest = save_policy(self.path, run, weights)
+        content = {"updates": run.updates, "steps": run.updates * run.learner.steps_per_update, "policy": digest}
+        write_atomically(self.path / "done", json.dumps(content))
+
+    def fail(self, reason: str) -> None:
+        write_atomically(self.path / "failed", reason + "\n")
+
+
+def save_policy(folder: Path, run: Run, weights: dict[str, np.ndarray]) -> str:
+    """policy.safetensors + policy.json; returns the weights' sha256."""
+    from safetensors.numpy import save
+
+    content = save({name: np.ascontiguousarray(value) for name, value in weights.items()})
+    digest = hashlib.sha256(content).hexdigest()
+    write_atomically(folder / "policy.safetensors", content)
+    about = {"format": FORMAT, "run": run.id, "sha256": digest, "method": run.method, "arm": run.arm}
+    write_atomically(folder / "policy.json", json.dumps(about, indent=1))
+    return digest
+
+
+def load_policy(folder: Path) -> tuple[Run, dict[str, np.ndarray]]:
+    """A finished run and its weights; refuses an unfinished run and a damaged policy.  Nothing read can run code."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    run_folder = RunFolder(Path(folder))
+    run = run_folder.read()
+    if not run_folder.done:
+        reason = run_folder.failed
+        raise Refused(
+            f"{folder} diverged: {reason}"
+            if reason
+            else f"{folder} is not finished; start the command that trains it again, it resumes"
+        )
+    path = Path(folder) / "policy.safetensors"
+    try:
+        content = path.read_bytes()
+        stated = json.loads((Path(folder) / "policy.json").read_text())["sha256"]
+        if hashlib.sha256(content).hexdigest() != stated:
+            raise Refused(f"{path} is damaged: its sha256 is not the one in policy.json; train the run again")
+        return run, load(content)
+    except (OSError, SafetensorError, json.JSONDecodeError, KeyError) as error:
+        raise Refused(f"{path} cannot be read ({error}); train the run again") from None
+
+
+def find(out: Path) -> list[RunFolder]:
+    """Every run folder directly below `out`, or `out` itself if it is one."""
+    out = Path(out)
+    if (out / "run.json").exists():
+        return [RunFolder(out)]
+    if not out.is_dir():
+        raise Refused(f"{out} does not exist; give a run folder or a folder of runs")
+    return [RunFolder(path.parent) for path in sorted(out.glob("*/run.json"))]

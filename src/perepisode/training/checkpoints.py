@@ -1,0 +1,81 @@
+"""Checkpoints of a whole population through orbax: complete or not there, verified when read back."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+logging.getLogger("absl").setLevel(logging.ERROR)  # orbax reports every save at INFO
+
+
+class Checkpoints:
+    """The newest few states of one population, by update number.  The newest is found from the folder itself."""
+
+    def __init__(self, folder: Path, keep: int = 2):
+        import orbax.checkpoint as ocp
+
+        self.folder = Path(folder).absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        options = ocp.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=False)
+        self._ocp = ocp
+        self._manager = ocp.CheckpointManager(self.folder, options=options)
+
+    def save(self, update: int, state: Any) -> None:
+        leaves = _leaves(state)
+        args = self._ocp.args.Composite(
+            state=self._ocp.args.StandardSave(leaves),
+            sums=self._ocp.args.JsonSave({name: _sum(value) for name, value in leaves.items()}),
+        )
+        if update not in self._manager.all_steps():
+            self._manager.save(update, args=args)
+            self._manager.wait_until_finished()
+
+    def restore(self, like: Any, say: Callable[[str], None]) -> Any | None:
+        """The newest state that reads back whole, shaped like `like`; None if there is none."""
+        for update in sorted(self._manager.all_steps(), reverse=True):
+            try:
+                return self._read(update, like)
+            except Exception as error:  # orbax and tensorstore raise many kinds for a damaged folder
+                reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
+                say(f"checkpoint {update} is damaged ({reason}); falling back to the one before")
+                shutil.rmtree(self.folder / str(update), ignore_errors=True)
+                self._manager.reload()
+        return None
+
+    def _read(self, update: int, like: Any) -> Any:
+        shapes = {
+            name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None))
+            for name, leaf in _named(like).items()
+        }
+        args = self._ocp.args.Composite(
+            state=self._ocp.args.StandardRestore(shapes), sums=self._ocp.args.JsonRestore()
+        )
+        found = self._manager.restore(update, args=args)
+        for name, value in found["state"].items():
+            if _sum(np.asarray(value)) != found["sums"][name]:
+                raise ValueError(f"checksum of {name} differs")
+        structure = jax.tree.structure(like)
+        return jax.tree.unflatten(structure, [found["state"][name] for name in _named(like)])
+
+    def close(self) -> None:
+        self._manager.close()
+
+
+def _named(state: Any) -> dict[str, Any]:
+    leaves = jax.tree.leaves(state)
+    return {f"{i:04d}": leaf for i, leaf in enumerate(leaves)}
+
+
+def _leaves(state: Any) -> dict[str, np.ndarray]:
+    return {name: np.asarray(leaf) for name, leaf in _named(state).items()}
+
+
+def _sum(value: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8))

@@ -1,0 +1,224 @@
+"""The paper's agent: embedding → GRU → actor and critic heads, over sequences and over single steps."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from perepisode.environments.base import Observation, World
+from perepisode.pytree import pytree
+
+Dense = tuple[jax.Array, jax.Array]  # kernel, bias
+
+
+@pytree
+class Params:
+    """All weights, float32.  One embedding kernel for each of the world's feature vectors, and one for ν(R_acc)."""
+
+    embedding: tuple[jax.Array, ...]
+    embedding_bias: jax.Array
+    gru_input: Dense  # [hidden, 3 hidden]: reset, update, candidate
+    gru_hidden: Dense  # kernel [hidden, 3 hidden]; bias [hidden] of the candidate only
+    actor: tuple[Dense, Dense, Dense]
+    critic: tuple[Dense, Dense, Dense]
+
+
+def input_sizes(world: World, extra: int) -> tuple[int, ...]:
+    """Widths of the world's feature vectors, then of the objective's own features if it has any."""
+    encoded = jax.eval_shape(lambda key: world.encode(world.observe(world.reset(key))), jax.random.key(0))
+    sizes = tuple(vector.shape[-1] for vector in encoded)
+    return (*sizes, extra) if extra else sizes
+
+
+def init(key: jax.Array, sizes: tuple[int, ...], hidden: int, actions: int) -> Params:
+    """Orthogonal weights, zero biases; gains √2 (embedding), 2 (hidden head layers), 0.01 (logits), 1 (value)."""
+    key_embed, key_gru, key_actor, key_critic = jax.random.split(key, 4)
+    key_input, key_hidden = jax.random.split(key_gru)
+    embedding = _orthogonal(key_embed, (sum(sizes), hidden), 2.0**0.5)
+    borders = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+    recurrent = [_orthogonal(k, (hidden, hidden), 1.0) for k in jax.random.split(key_hidden, 3)]
+    # as three gates of their own, so that each gate's input weights have its own fan-in scaling (lecun normal)
+    incoming = [jax.nn.initializers.lecun_normal()(k, (hidden, hidden)) for k in jax.random.split(key_input, 3)]
+    return Params(
+        embedding=tuple(embedding[a:b] for a, b in zip(borders[:-1], borders[1:])),
+        embedding_bias=jnp.zeros(hidden),
+        gru_input=(jnp.concatenate(incoming, axis=1), jnp.zeros(3 * hidden)),
+        gru_hidden=(jnp.concatenate(recurrent, axis=1), jnp.zeros(hidden)),
+        actor=_head(key_actor, hidden, actions, 0.01),
+        critic=_head(key_critic, hidden, 1, 1.0),
+    )
+
+
+def sequence(
+    params: Params,
+    world: World,
+    memory: jax.Array,  # float32[env, hidden] before the first step
+    starts: jax.Array,  # bool[time, env]: True where this observation is an episode's first
+    observation: Observation,  # [time, env, ...]
+    features: jax.Array,  # float32[time, env, extra]
+    precision: str,
+) -> tuple[jax.Array, jax.Array]:
+    """Logits [time, env, action] and values [time, env] of a rollout.  Memory is cleared where an episode starts."""
+    gates = _input_gates(params, world, observation, features, precision)
+    hidden = gru(gates, memory, starts, *params.gru_hidden, precision)
+    return _heads(params, hidden, precision)
+
+
+def step(
+    params: Params,
+    world: World,
+    memory: jax.Array,  # float32[env, hidden]
+    starts: jax.Array,  # bool[env]
+    observation: Observation,
+    features: jax.Array,
+    precision: str,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Logits, values and the next memory of one step; the same arithmetic as `sequence`."""
+    gates = _input_gates(params, world, observation, features, precision)
+    kernel, bias = params.gru_hidden
+    memory = _gru_step(jnp.where(starts[:, None], 0.0, memory), gates, _cast(kernel, precision), bias, precision)
+    return *_heads(params, memory, precision), memory
+
+
+def _input_gates(params, world, observation, features, precision):
+    """Everything before the recurrence, for all steps at once: the first layer is a sum of products."""
+    vectors = (*world.encode(observation, dtype=_dtype(precision)), features)
+    # an objective without features has no kernel for them, and `zip` leaves them out
+    products = [_dot(vector, kernel, precision) for vector, kernel in zip(vectors, params.embedding)]
+    embedded = functools.reduce(jnp.add, products)
+    embedded = jax.nn.relu(embedded + params.embedding_bias)
+    kernel, bias = params.gru_input
+    return _dot(embedded, kernel, precision) + bias
+
+
+def _heads(params, hidden, precision):
+    logits = _mlp(params.actor, hidden, precision)
+    return logits, _mlp(params.critic, hidden, precision)[..., 0]
+
+
+def _mlp(layers, x, precision):
+    for kernel, bias in layers[:-1]:
+        x = jax.nn.relu(_dot(x, kernel, precision) + bias)
+    kernel, bias = layers[-1]
+    return _dot(x, kernel, precision) + bias
+
+
+# ---- the recurrence -----------------------------------------------------------------------------------------
+
+
+def gru(gates, memory, starts, kernel, bias, precision):
+    """Hidden states [time, env, hidden] of a GRU whose input gates [time, env, 3 hidden] are given.
+
+    r = σ(x_r + h W_r), z = σ(x_z + h W_z), n = tanh(x_n + r (h W_n + b)), h' = (1 - z) n + z h,
+    with h = 0 where an episode starts.
+    """
+    return _gru(precision, gates, memory, starts, kernel, bias)
+
+
+def _gru_forward(precision, gates, memory, starts, kernel, bias):
+    cast = _cast(kernel, precision)
+
+    def body(h, inputs):
+        x, start = inputs
+        h = jnp.where(start[:, None], 0.0, h)
+        h = _gru_step(h, x, cast, bias, precision)
+        return h, h
+
+    _, hidden = jax.lax.scan(body, memory, (gates, starts), unroll=_unroll(gates.shape[0]))
+    return hidden
+
+
+_gru = jax.custom_vjp(_gru_forward, nondiff_argnums=(0,))
+
+
+def _gru_save(precision, gates, memory, starts, kernel, bias):
+    hidden = _gru_forward(precision, gates, memory, starts, kernel, bias)
+    return hidden, (gates, memory, starts, kernel, bias, hidden)
+
+
+def _gru_backward(precision, saved, hidden_grad):
+    """Gates are recomputed for all steps in one product, and the weights' gradient is one product after the scan:
+    left to autodiff, both would be done step by step."""
+    gates, memory, starts, kernel, bias, hidden = saved
+    before = jnp.concatenate([memory[None], hidden[:-1]])
+    before = jnp.where(starts[..., None], 0.0, before)
+    r, z, n, candidate = _gru_gates(before, gates, _cast(kernel, precision), bias, precision)
+    by_update = (before - n) * z * (1.0 - z)
+    by_candidate = (1.0 - z) * (1.0 - n * n)
+    by_reset = candidate * r * (1.0 - r)
+    back = _cast(kernel, precision).T
+
+    def body(carried, inputs):
+        grad, z, by_update, by_candidate, by_reset, r, start = inputs
+        grad = grad + carried
+        at_candidate = grad * by_candidate
+        at_gates = jnp.concatenate([at_candidate * by_reset, grad * by_update, at_candidate * r], axis=-1)
+        carried = grad * z + _dot(at_gates, back, precision)
+        return jnp.where(start[:, None], 0.0, carried), (at_gates, at_candidate)
+
+    inputs = (hidden_grad, z, by_update, by_candidate, by_reset, r, starts)
+    memory_grad, (at_gates, at_candidate) = jax.lax.scan(
+        body, jnp.zeros_like(memory), inputs, reverse=True, unroll=_unroll(gates.shape[0])
+    )
+    width = memory.shape[-1]
+    gates_grad = jnp.concatenate([at_gates[..., : 2 * width], at_candidate], axis=-1)
+    kernel_grad = jax.lax.dot_general(
+        _cast(before, precision),
+        _cast(at_gates, precision),
+        (((0, 1), (0, 1)), ((), ())),
+        preferred_element_type=jnp.float32,
+    )
+    bias_grad = at_gates[..., 2 * width :].sum(axis=(0, 1))
+    return gates_grad, memory_grad, None, kernel_grad, bias_grad
+
+
+_gru.defvjp(_gru_save, _gru_backward)
+
+
+def _gru_step(h, x, kernel, bias, precision):
+    _, z, n, _ = _gru_gates(h, x, kernel, bias, precision)
+    return (1.0 - z) * n + z * h
+
+
+def _gru_gates(h, x, kernel, bias, precision):
+    from_hidden = _dot(h, kernel, precision)
+    x_r, x_z, x_n = jnp.split(x, 3, axis=-1)
+    h_r, h_z, h_n = jnp.split(from_hidden, 3, axis=-1)
+    r, z, candidate = jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z), h_n + bias
+    return r, z, jnp.tanh(x_n + r * candidate), candidate
+
+
+def _unroll(steps: int) -> int:
+    """Eight recurrent steps a loop turn on an accelerator, where launches cost; one on a CPU, where compiling does."""
+    return 1 if jax.default_backend() == "cpu" else min(8, steps)
+
+
+# ---- pieces -------------------------------------------------------------------------------------------------
+
+
+def _dtype(precision: str):
+    return jnp.bfloat16 if precision == "bf16" else jnp.float32
+
+
+def _cast(x: jax.Array, precision: str) -> jax.Array:
+    return x.astype(_dtype(precision))
+
+
+def _dot(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
+    """Product of the last axis, operands in the chosen precision, sums in float32."""
+    return jnp.matmul(_cast(x, precision), _cast(kernel, precision), preferred_element_type=jnp.float32)
+
+
+def _orthogonal(key, shape, gain):
+    return jax.nn.initializers.orthogonal(gain)(key, shape)
+
+
+def _head(key, hidden: int, outputs: int, gain: float):
+    keys = jax.random.split(key, 3)
+    return (
+        (_orthogonal(keys[0], (hidden, hidden), 2.0), jnp.zeros(hidden)),
+        (_orthogonal(keys[1], (hidden, hidden), 2.0), jnp.zeros(hidden)),
+        (_orthogonal(keys[2], (hidden, outputs), gain), jnp.zeros(outputs)),
+    )

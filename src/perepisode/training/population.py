@@ -1,0 +1,198 @@
+"""A population: independent runs that share structure and train in one program, on a leading axis.
+
+Here lives the order of the environment stack: step → count → accrue → enforce → record → reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from perepisode.config import Run
+from perepisode.environments import WORLDS
+from perepisode.environments.base import EndCause, Outcome, World
+from perepisode.environments.fresh import Fresh, action_key, begin, episode_key, hand_out, make, world_key
+from perepisode.pytree import pytree, static
+from perepisode.training.objectives import METHODS, Accrued, Finished, Objective
+from perepisode.training.utilities import Distilled
+
+
+@pytree
+class Charging:
+    """How a run is charged for what happened: on which dilemma, by which detector, once a step or by count."""
+
+    dilemma: jax.Array  # int32
+    by_paper: jax.Array  # bool
+    once: jax.Array  # bool
+
+    def __call__(self, outcome: Outcome) -> jax.Array:
+        count = jnp.where(self.by_paper, outcome.paper_violations, outcome.violations)[self.dilemma]
+        return jnp.where(self.once, jnp.minimum(count, 1), count).astype(jnp.float32)
+
+
+@pytree
+class Population:
+    """The runs' numbers, each with a leading run axis.  Runs of one method stand side by side."""
+
+    keys: jax.Array  # run keys of the episodes
+    learner_keys: jax.Array  # initial weights, minibatch orders
+    gamma: jax.Array
+    charging: Charging
+    objectives: tuple[Objective, ...]  # one stack per method present
+    sizes: tuple[int, ...] = static()  # runs in each stack
+
+    @property
+    def observes_accrued(self) -> bool:
+        return self.objectives[0].observes_accrued
+
+    def each(self, function, *trees):
+        """function(objective, *slices) for every run, results on one run axis again."""
+        parts, start = [], 0
+        for objective, size in zip(self.objectives, self.sizes):
+            slices = jax.tree.map(lambda x, a=start, b=start + size: x[a:b], trees)
+            parts.append(jax.vmap(function)(objective, *slices))
+            start += size
+        return jax.tree.map(lambda *x: jnp.concatenate(x), *parts) if len(parts) > 1 else parts[0]
+
+    def each_dual(self, function, duals, *trees):
+        """Like `each` with every stack's own dual variables; returns what `function` returns, stack by stack."""
+        results, start = [], 0
+        for objective, dual, size in zip(self.objectives, duals, self.sizes):
+            slices = jax.tree.map(lambda x, a=start, b=start + size: x[a:b], trees)
+            results.append(jax.vmap(function)(objective, dual, *slices))
+            start += size
+        return tuple(results)
+
+    def joined(self, function, duals, *trees):
+        """`each_dual` with the results on one run axis."""
+        parts = self.each_dual(function, duals, *trees)
+        return jax.tree.map(lambda *x: jnp.concatenate(x), *parts) if len(parts) > 1 else parts[0]
+
+
+def order(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """The runs as a population holds them: those of one method side by side, otherwise as given."""
+    methods = _methods(runs)
+    return tuple(sorted(runs, key=lambda run: methods.index(run.method)))
+
+
+def gather(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None) -> Population:
+    """The population of these runs, which must already be in `order`."""
+    assert tuple(runs) == order(runs)
+    stacks = [
+        [_objective(run, utilities or {}) for run in runs if run.method == method] for method in _methods(runs)
+    ]
+    keys = [jax.random.split(jax.random.key(run.seed)) for run in runs]
+    return Population(
+        keys=jnp.stack([k[0] for k in keys]),
+        learner_keys=jnp.stack([k[1] for k in keys]),
+        gamma=jnp.array([run.gamma for run in runs], jnp.float32),
+        charging=Charging(
+            jnp.array([WORLDS[run.env].dilemmas.index(run.dilemma) for run in runs], jnp.int32),
+            jnp.array([run.detector == "paper" for run in runs]),
+            jnp.array([run.penalty == "step" for run in runs]),
+        ),
+        objectives=tuple(_stack(stack) for stack in stacks),
+        sizes=tuple(len(stack) for stack in stacks),
+    )
+
+
+def _methods(runs: Sequence[Run]) -> list[str]:
+    return list(dict.fromkeys(run.method for run in runs))
+
+
+def _objective(run: Run, utilities: dict[str, Distilled]) -> Objective:
+    settings = dict(run.settings)
+    if "utility" in settings:
+        settings["utility"] = utilities.get(settings["utility"], settings["utility"])
+    return METHODS[run.method].build(**settings)
+
+
+def _stack(objectives: Sequence[Objective]) -> Objective:
+    return jax.tree.map(lambda *x: jnp.stack([jnp.asarray(v, jnp.float32) for v in x]), *objectives)
+
+
+# ---- running episodes ---------------------------------------------------------------------------------------
+
+
+@pytree
+class Running:
+    """The episodes under way, [run, env]: their worlds and what each has added up."""
+
+    world: Any
+    serial: jax.Array  # int32: which of the run's episodes this is
+    length: jax.Array  # int32
+    accrued: Accrued  # as charged to the objective
+    violations: jax.Array  # int32[..., dilemma], exact
+    paper_violations: jax.Array  # int32[..., dilemma]
+    audit: dict[str, jax.Array]
+
+
+@pytree
+class Record:
+    """One step of one episode, written before any reset.  Totals count only where `ended`."""
+
+    ended: jax.Array
+    end_cause: jax.Array
+    totals: Running  # without its world
+
+
+def start(world: World, population: Population, envs: int, fresh_worlds: int) -> tuple[Running, Fresh]:
+    """Every run's first episodes, and a batch of fresh worlds behind them."""
+    worlds, serials = begin(world, population.keys, envs)
+    shape = serials.shape
+    zeros = jnp.zeros(shape, jnp.int32)
+    counts = jnp.zeros((*shape, len(world.dilemmas)), jnp.int32)
+    audit = {name: zeros for name in world.audits}
+    running = Running(worlds, serials, zeros, Accrued.nothing(shape), counts, counts, audit)
+    return running, make(world, population.keys, jnp.full(shape[:1], envs, jnp.int32), fresh_worlds)
+
+
+def episode_keys(population: Population, running: Running) -> jax.Array:
+    return jax.vmap(jax.vmap(episode_key, in_axes=(None, 0)))(population.keys, running.serial)
+
+
+def action_keys(population: Population, running: Running) -> jax.Array:
+    """Keys [run, env] for choosing the next action."""
+    return jax.vmap(jax.vmap(action_key))(episode_keys(population, running), running.length)
+
+
+def advance(
+    world: World, population: Population, duals: Any, running: Running, fresh: Fresh, actions: jax.Array
+) -> tuple[Running, Fresh, jax.Array, Record]:
+    """One step of every episode → the next episodes, the fresh worlds left, rewards [run, env], the record."""
+    keys = jax.vmap(jax.vmap(world_key))(episode_keys(population, running), running.length)
+    worlds, outcome = jax.vmap(jax.vmap(world.step))(keys, running.world, actions)
+    charge = jax.vmap(lambda charging, o: jax.vmap(charging)(o))(population.charging, outcome)
+    before = running.accrued
+    running = _accrue(running, outcome, charge)
+    reward = population.joined(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, running.accrued)
+    enforced = population.each(lambda o, accrued: o.ends_episode(accrued), running.accrued)
+    cause = jnp.where(outcome.ended, outcome.end_cause, jnp.where(enforced, EndCause.ENFORCED, EndCause.RUNNING))
+    record = Record(cause != EndCause.RUNNING, cause.astype(jnp.int32), replace(running, world=None))
+    fresh, worlds, serials = hand_out(world, population.keys, fresh, worlds, running.serial, record.ended)
+    cleared = jax.tree.map(lambda x: _zero_where(record.ended, x), replace(running, world=None))
+    return replace(cleared, world=worlds, serial=serials), fresh, reward, record
+
+
+def _accrue(running: Running, outcome: Outcome, charge: jax.Array) -> Running:
+    return replace(
+        running,
+        length=running.length + 1,
+        accrued=Accrued(running.accrued.task_return + outcome.task_reward, running.accrued.violations + charge),
+        violations=running.violations + outcome.violations,
+        paper_violations=running.paper_violations + outcome.paper_violations,
+        audit={name: running.audit[name] + count for name, count in outcome.audit.items()},
+    )
+
+
+def _zero_where(ended: jax.Array, x: jax.Array) -> jax.Array:
+    return jnp.where(ended.reshape(ended.shape + (1,) * (x.ndim - ended.ndim)), jnp.zeros_like(x), x)
+
+
+def finished(population: Population, record: Record) -> Finished:
+    """The window's finished episodes as the objectives see them, [run, time, env]."""
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), Finished(record.ended, record.totals.accrued.violations))

@@ -1,0 +1,287 @@
+"""PPO with a recurrent policy for a population of runs: rollout, advantages, loss, update.
+
+Arrays are [run, env] while acting and [time, run, env] over a rollout; the learner works on one run and is vmapped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from perepisode.config import Learner
+from perepisode.environments.base import World
+from perepisode.environments.fresh import Fresh
+from perepisode.pytree import pytree
+from perepisode.training import network, population
+from perepisode.training.population import Population, Record, Running
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is compiled in: the world, the sizes, how many updates there are in all."""
+
+    world: World
+    learner: Learner
+    updates: int
+    fresh_worlds: int  # worlds made at a time for each run
+
+
+@pytree
+class TrainState:
+    """Everything a population carries from one update to the next; all of it is checkpointed."""
+
+    params: network.Params  # [run, ...]
+    adam: Any
+    duals: Any
+    running: Running
+    fresh: Fresh
+    memory: jax.Array  # float32[run, env, hidden]
+    starts: jax.Array  # bool[run, env]: True if the next observation is an episode's first
+    update: jax.Array  # int32, updates done
+    alive: jax.Array  # bool[run]: False once a run has diverged; it is then left as it was
+
+
+@pytree
+class Batch:
+    """A rollout as the learner needs it, [time, env] for one run."""
+
+    observation: Any
+    features: jax.Array
+    starts: jax.Array
+    action: jax.Array
+    log_prob: jax.Array
+    value: jax.Array
+    reward: jax.Array
+    done: jax.Array  # True if THIS step ended the episode
+
+
+@pytree
+class Targets:
+    advantage: jax.Array
+    value: jax.Array
+
+
+def optimizer(learner: Learner) -> optax.GradientTransformation:
+    """Gradient cut to a global norm, then Adam's direction; the learning rate is applied by `adam_step`."""
+    return optax.chain(optax.clip_by_global_norm(learner.max_grad_norm), optax.scale_by_adam(eps=1e-5))
+
+
+def init(program: Program, members: Population) -> TrainState:
+    """The state before the first update."""
+    running, fresh = population.start(program.world, members, program.learner.envs, program.fresh_worlds)
+    extra = members.each(lambda o, accrued: o.features(accrued), running.accrued).shape[-1]
+    sizes = network.input_sizes(program.world, extra)
+    params = jax.vmap(lambda key: network.init(key, sizes, program.learner.hidden, program.world.actions))(
+        jax.vmap(lambda key: jax.random.fold_in(key, 0))(members.learner_keys)
+    )
+    shape = running.serial.shape
+    return TrainState(
+        params=params,
+        adam=jax.vmap(optimizer(program.learner).init)(params),
+        duals=tuple(jax.vmap(lambda o: o.initial_dual())(o) for o in members.objectives),
+        running=running,
+        fresh=fresh,
+        memory=jnp.zeros((*shape, program.learner.hidden)),
+        starts=jnp.ones(shape, bool),
+        update=jnp.zeros((), jnp.int32),
+        alive=jnp.ones(shape[0], bool),
+    )
+
+
+def update(program: Program, members: Population, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]:
+    """One policy update of every run: roll out, learn, move the dual variables."""
+    before = state
+    state, batch, record, last_value = rollout(program, members, state)
+    batch = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), batch)
+    rate = program.learner.learning_rate
+    if program.learner.anneal:
+        rate = rate * (1.0 - state.update / program.updates)
+    keys = jax.vmap(lambda key: jax.random.fold_in(key, 1 + state.update))(members.learner_keys)
+
+    def one(params, adam, memory, batch, last_value, gamma, key):
+        return learn(program, params, adam, memory, batch, last_value, gamma, rate, key)
+
+    params, adam, learned = jax.vmap(one)(
+        state.params, state.adam, before.memory, batch, last_value, members.gamma, keys
+    )
+    ended = population.finished(members, record)
+    duals = members.each_dual(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
+    alive = state.alive & learned["finite"]
+    state = replace(
+        state,
+        params=_where_alive(alive, params, before.params),
+        adam=_where_alive(alive, adam, before.adam),
+        duals=duals,
+        update=state.update + 1,
+        alive=alive,
+    )
+    return state, {**learned, "alive": alive, **summary(members, state.duals, record)}
+
+
+# ---- acting -------------------------------------------------------------------------------------------------
+
+
+def rollout(program: Program, members: Population, state: TrainState):
+    """`rollout` steps of every world → state, Batch [time, run, env], Record [time, run, env], last values."""
+
+    def body(state, _):
+        return rollout_step(program, members, state)
+
+    state, (batch, record) = jax.lax.scan(body, state, length=program.learner.rollout)
+    _, last_value, _ = _policy(program, state, _observe(program, state), _features(members, state))
+    return state, batch, record, last_value
+
+
+def rollout_step(program: Program, members: Population, state: TrainState):
+    """Observe, choose, step; the record is written before finished episodes are replaced."""
+    observation, features = _observe(program, state), _features(members, state)
+    logits, value, memory = _policy(program, state, observation, features)
+    action = jax.vmap(jax.vmap(sample))(population.action_keys(members, state.running), logits)
+    running, fresh, reward, record = population.advance(
+        program.world, members, state.duals, state.running, state.fresh, action
+    )
+    batch = Batch(
+        observation, features, state.starts, action, log_prob(logits, action), value, reward, record.ended
+    )
+    state = replace(state, running=running, fresh=fresh, memory=memory, starts=record.ended)
+    return state, (batch, _slim(record))
+
+
+def sample(key: jax.Array, logits: jax.Array) -> jax.Array:
+    """One draw from the categorical distribution: the arg max of logits plus Gumbel noise."""
+    return jnp.argmax(logits + jax.random.gumbel(key, logits.shape), axis=-1).astype(jnp.int32)
+
+
+def log_prob(logits: jax.Array, action: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None].astype(jnp.int32), axis=-1)[..., 0]
+
+
+def _observe(program: Program, state: TrainState):
+    return jax.vmap(jax.vmap(program.world.observe))(state.running.world)
+
+
+def _features(members: Population, state: TrainState):
+    return members.each(lambda o, accrued: o.features(accrued), state.running.accrued)
+
+
+def _policy(program: Program, state: TrainState, observation, features):
+    def one(params, memory, starts, observation, features):
+        return network.step(
+            params, program.world, memory, starts, observation, features, program.learner.precision
+        )
+
+    return jax.vmap(one)(state.params, state.memory, state.starts, observation, features)
+
+
+def _slim(record: Record) -> Record:
+    """Only what the summary and the dual variables read: the rest would be stored for nothing."""
+    totals = replace(record.totals, audit={}, paper_violations=None, serial=None)
+    return replace(record, totals=totals)
+
+
+# ---- learning, one run --------------------------------------------------------------------------------------
+
+
+def gae(rewards, values, done, last_value, gamma, lam):
+    """Generalised advantage estimates, all [time, env]: A_t = δ_t + γ λ (1 - done_t) A_{t+1}."""
+    following = jnp.concatenate([values[1:], last_value[None]])
+    keep = 1.0 - done.astype(jnp.float32)
+    errors = rewards + gamma * keep * following - values
+
+    def body(advantage, inputs):
+        error, keep = inputs
+        advantage = error + gamma * lam * keep * advantage
+        return advantage, advantage
+
+    _, advantages = jax.lax.scan(body, jnp.zeros_like(last_value), (errors, keep), reverse=True)
+    return advantages
+
+
+def loss(params, world: World, learner: Learner, memory, batch: Batch, targets: Targets):
+    """Clipped surrogate + value · clipped squared error - entropy · H, over one minibatch [time, env]."""
+    logits, value = network.sequence(
+        params, world, memory, batch.starts, batch.observation, batch.features, learner.precision
+    )
+    log_ratio = log_prob(logits, batch.action) - batch.log_prob
+    ratio = jnp.exp(log_ratio)
+    advantage = (targets.advantage - targets.advantage.mean()) / (targets.advantage.std() + 1e-8)
+    clipped = jnp.clip(ratio, 1.0 - learner.clip, 1.0 + learner.clip)
+    policy_loss = -jnp.minimum(ratio * advantage, clipped * advantage).mean()
+    near = batch.value + jnp.clip(value - batch.value, -learner.clip, learner.clip)
+    value_loss = 0.5 * jnp.maximum((value - targets.value) ** 2, (near - targets.value) ** 2).mean()
+    log_probs = jax.nn.log_softmax(logits)
+    entropy = -(jnp.exp(log_probs) * log_probs).sum(-1).mean()
+    total = policy_loss + learner.value * value_loss - learner.entropy * entropy
+    return total, {
+        "loss": total,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "kl": (ratio - 1.0 - log_ratio).mean(),
+        "clip_fraction": (jnp.abs(ratio - 1.0) > learner.clip).mean(),
+    }
+
+
+def learn(program: Program, params, adam, memory, batch: Batch, last_value, gamma, rate, key):
+    """All epochs of one update of one run → parameters, optimizer state, diagnostics of the mean minibatch."""
+    learner = program.learner
+    advantage = gae(batch.reward, batch.value, batch.done, last_value, gamma, learner.gae_lambda)
+    targets = Targets(advantage, advantage + batch.value)
+    width = learner.envs // learner.minibatches
+
+    def minibatch(carry, envs):
+        params, adam = carry
+        part = jax.tree.map(lambda x: jnp.take(x, envs, axis=1), (batch, targets))
+        gradient, seen = jax.grad(loss, has_aux=True)(params, program.world, learner, memory[envs], *part)
+        step, adam = optimizer(learner).update(gradient, adam)
+        params = jax.tree.map(lambda p, s: p - rate * s, params, step)
+        return (params, adam), {**seen, "grad_norm": optax.global_norm(gradient)}
+
+    orders = jax.vmap(lambda k: jax.random.permutation(k, learner.envs))(jax.random.split(key, learner.epochs))
+    (params, adam), seen = jax.lax.scan(minibatch, (params, adam), orders.reshape(-1, width))
+    seen = jax.tree.map(jnp.mean, seen)
+    finite = jnp.isfinite(seen["loss"]) & jnp.isfinite(seen["grad_norm"]) & jnp.isfinite(optax.global_norm(params))
+    return params, adam, {**seen, "finite": finite}
+
+
+# ---- what is reported ---------------------------------------------------------------------------------------
+
+MOST_COUNTED = 64  # episodes with more events than this share the last bin
+
+
+def summary(members: Population, duals, record: Record) -> dict[str, jax.Array]:
+    """Sums over the window's finished episodes and the histogram of their own-dilemma counts, for every run."""
+    ended, totals = record.ended, record.totals
+    utility = members.joined(
+        lambda o, dual, totals: o.utility(dual, totals),
+        duals,
+        jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), totals.accrued),
+    )
+    own = jax.vmap(lambda counts, charging: counts[..., charging.dilemma], in_axes=(1, 0))(
+        totals.violations, members.charging
+    )
+    ended = jnp.swapaxes(ended, 0, 1)
+
+    def total(x):
+        return jnp.where(ended, x, 0).sum(axis=(1, 2))
+
+    bins = jnp.arange(MOST_COUNTED + 1)
+    hits = (jnp.minimum(own, MOST_COUNTED)[..., None] == bins) & ended[..., None]
+    return {
+        "episodes": ended.sum(axis=(1, 2)),
+        "return_sum": total(jnp.swapaxes(totals.accrued.task_return, 0, 1)),
+        "length_sum": total(jnp.swapaxes(totals.length, 0, 1)),
+        "utility_sum": total(utility),
+        "counts": hits.sum(axis=(1, 2)),
+        "multiplier": members.joined(lambda o, dual: o.multiplier(dual), duals),
+    }
+
+
+def _where_alive(alive: jax.Array, new, old):
+    def pick(a, b):
+        return jnp.where(alive.reshape(alive.shape + (1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, new, old)

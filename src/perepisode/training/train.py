@@ -1,0 +1,267 @@
+"""The host loop: jitted chunks of updates, and between them metrics, checks, checkpoints, signals, progress."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from perepisode import environments
+from perepisode.config import Refused, Run, canonical
+from perepisode.runs import RunFolder, write_atomically
+from perepisode.training import network, population, ppo
+from perepisode.training.checkpoints import Checkpoints
+from perepisode.training.progress import Progress, Silent
+from perepisode.training.utilities import Distilled
+
+
+class Interrupted(Exception):
+    """A signal asked to stop: everything is checkpointed, starting the same command again goes on."""
+
+
+class DiskTrouble(Exception):
+    """A write failed; what was written before is whole."""
+
+
+@dataclass
+class Options:
+    """How to train, none of which changes a result."""
+
+    out: Path
+    chunk: int = 10  # updates per jitted call: between two calls the host can write, check and stop
+    checkpoint_seconds: float = 600.0
+    progress: Progress = field(default_factory=Silent)
+    utilities: dict[str, Distilled] = field(default_factory=dict)
+    say: Callable[[str], None] = print
+
+
+def train(runs: Sequence[Run], options: Options) -> list[RunFolder]:
+    """Train these runs as one population; resumes where it was stopped, returns at once when all is done."""
+    runs = population.order(check(runs))
+    folders = [RunFolder.of(options.out, run) for run in runs]
+    with disk_trouble(options.out):
+        for run, folder in zip(runs, folders):
+            folder.open(run, _device())
+        if all(folder.done or folder.failed for folder in folders):
+            return folders
+        home = Path(options.out) / "populations" / population_id(runs)
+        with locked(home):
+            _train(runs, folders, home, options)
+    return folders
+
+
+def check(runs: Sequence[Run]) -> Sequence[Run]:
+    """Refuse runs that cannot share one program, before anything compiles."""
+    if not runs:
+        raise Refused("there is no run to train")
+    first = runs[0]
+    for run in runs:
+        run.checked()
+        for name in ("env", "world", "learner", "steps"):
+            if getattr(run, name) != getattr(first, name):
+                raise Refused(
+                    f"runs of one population must share {name}; {getattr(run, name)} differs from "
+                    f"{getattr(first, name)}: train them by two commands"
+                )
+    if len({run.id for run in runs}) < len(runs):
+        raise Refused("the same run was given twice")
+    return runs
+
+
+def population_id(runs: Sequence[Run]) -> str:
+    return hashlib.sha256(canonical([run.id for run in runs]).encode()).hexdigest()[:12]
+
+
+def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options: Options) -> None:
+    chunk = _settle_chunk(runs, home, options.chunk)
+    program, members = prepare(runs, options.utilities)
+    shapes = jax.eval_shape(partial(ppo.init, program), members)
+    checkpoints = Checkpoints(home / "checkpoints")
+    state = checkpoints.restore(shapes, options.say)
+    state = jax.jit(partial(ppo.init, program))(members) if state is None else jax.device_put(state)
+    done = int(state.update)
+    for folder in folders:
+        folder.truncate_metrics(done)
+    options.progress.start(runs, done)
+    last_save, stop = time.monotonic(), Signals()
+    with stop:
+        while done < program.updates:
+            length = min(chunk, program.updates - done)
+            began = time.monotonic()
+            state, metrics = run_chunk(program, length, members, state)
+            metrics = jax.device_get(metrics)
+            seconds = time.monotonic() - began
+            rows = metric_rows(runs, done, metrics, seconds)
+            done += length
+            for folder, own in zip(folders, rows):
+                folder.append_metrics(own)
+            _mark_diverged(folders, metrics["alive"], done)
+            options.progress.update(done, rows)
+            due = time.monotonic() - last_save >= options.checkpoint_seconds
+            if due or stop.asked or done == program.updates:
+                checkpoints.save(done, state)
+                last_save = time.monotonic()
+            if stop.asked and done < program.updates:
+                checkpoints.close()
+                raise Interrupted(f"stopped by {stop.asked} after {done} of {program.updates} updates")
+    checkpoints.close()
+    options.progress.stop()
+    for index, (run, folder) in enumerate(zip(runs, folders)):
+        if not folder.failed:
+            folder.finish(run, weights(jax.tree.map(lambda x, i=index: x[i], state.params)))
+
+
+def prepare(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None):
+    """The compiled-in part and the traced part of a population of runs."""
+    first = runs[0]
+    world = environments.make(first.env, **first.world)
+    fresh_worlds = min(first.learner.envs, 256)
+    program = ppo.Program(world, first.learner, first.updates, fresh_worlds)
+    return program, population.gather(runs, utilities)
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
+def run_chunk(program: ppo.Program, length: int, members: population.Population, state: ppo.TrainState):
+    """`length` updates; metrics are stacked over this chunk only."""
+    return jax.lax.scan(lambda state, _: ppo.update(program, members, state), state, length=length)
+
+
+def weights(params: network.Params) -> dict[str, np.ndarray]:
+    """One run's parameters by name, for the exported policy."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(params)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(value) for path, value in flat}
+
+
+def params_of(found: dict[str, np.ndarray], like: network.Params) -> network.Params:
+    """The parameters that `weights` wrote, shaped like `like`; Refused if they do not fit."""
+    flat, structure = jax.tree_util.tree_flatten_with_path(like)
+    leaves = []
+    for path, leaf in flat:
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        if name not in found or found[name].shape != leaf.shape:
+            raise Refused(f"the policy does not fit this network at {name}; it was made by another version")
+        leaves.append(found[name])
+    return jax.tree.unflatten(structure, leaves)
+
+
+def metric_rows(runs, done: int, metrics: dict[str, np.ndarray], seconds: float) -> list[list[dict[str, Any]]]:
+    """Each run's rows of a chunk, as they stand in metrics.jsonl."""
+    updates = len(metrics["alive"])
+    return [
+        [_row(run, done + u + 1, {k: v[u, i] for k, v in metrics.items()}, seconds / updates) for u in range(updates)]
+        for i, run in enumerate(runs)
+    ]
+
+
+def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[str, Any]:
+    episodes = int(seen["episodes"])
+    counts = np.repeat(np.arange(len(seen["counts"])), seen["counts"])
+    worst = counts[::-1][: max(1, -(-episodes // 10))]
+
+    def mean(total):
+        return float(total) / episodes if episodes else None
+
+    row = {
+        "update": update,
+        "steps": update * run.learner.steps_per_update,
+        "episodes": episodes,
+        "return": mean(seen["return_sum"]),
+        "length": mean(seen["length_sum"]),
+        "utility": mean(seen["utility_sum"]),
+        "violations": float(counts.mean()) if episodes else None,
+        "violations_std": float(counts.std()) if episodes else None,
+        "p_any": float((counts > 0).mean()) if episodes else None,
+        "worst_decile": float(worst.mean()) if episodes else None,
+        "lambda": float(seen["multiplier"]),
+    }
+    row |= {name: float(seen[name]) for name in ("entropy", "kl", "clip_fraction", "grad_norm", "value_loss")}
+    row = {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in row.items()}
+    left = (run.updates - update) * seconds
+    # what depends on the clock stands apart: everything else is the same after an interruption
+    row["clock"] = {"steps_per_second": round(run.learner.steps_per_update / seconds, 1), "eta_seconds": round(left)}
+    return row
+
+
+def _mark_diverged(folders: list[RunFolder], alive: np.ndarray, done: int) -> None:
+    for i, folder in enumerate(folders):
+        if not alive[-1, i] and not folder.failed:
+            first = done - len(alive) + int(np.argmin(alive[:, i])) + 1
+            folder.fail(f"its numbers stopped being finite at update {first}; the other runs went on")
+
+
+def _settle_chunk(runs: Sequence[Run], home: Path, chunk: int) -> int:
+    """The chunk length this population began with: a resumed run must be cut at the same updates."""
+    path = home / "population.json"
+    if path.exists():
+        return json.loads(path.read_text())["chunk"]
+    content = {"chunk": chunk, "runs": [run.id for run in runs]}
+    write_atomically(path, json.dumps(content, indent=1))
+    return chunk
+
+
+class Signals:
+    """Remembers that SIGTERM, SIGUSR1 or Ctrl-C asked to stop; a second Ctrl-C stops at once."""
+
+    def __init__(self):
+        self.asked: str | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        with contextlib.suppress(ValueError):  # not the main thread: signals stay with whoever owns it
+            for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: object) -> None:
+        if self.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = signal.Signals(number).name
+
+
+@contextlib.contextmanager
+def locked(home: Path) -> Iterator[None]:
+    """Only one process trains a population; the lock goes away with its holder, however it ends."""
+    home.mkdir(parents=True, exist_ok=True)
+    with open(home / "lock", "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise Refused(f"{home} is being trained by process {file.read().strip() or '?'}; wait for it") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+@contextlib.contextmanager
+def disk_trouble(out: Path) -> Iterator[None]:
+    """Turn a failed write into one clear line."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskTrouble(
+            f"cannot write to {out}: {error.strerror or error}; what was written before is whole. "
+            "Make room or choose another --out, then start the same command again"
+        ) from error
+
+
+def _device() -> str:
+    device = jax.devices()[0]
+    return f"{device.platform}: {device.device_kind} x {jax.device_count()}"
