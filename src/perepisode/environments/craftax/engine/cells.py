@@ -1,0 +1,127 @@
+"""Cells of a floor: reading and writing a few of them, and choosing one at random."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from perepisode.environments.craftax.engine.tables import LEVELS, PARAMS, SIZE
+from perepisode.pytree import pytree
+
+FLOOR = SIZE * SIZE
+REACH = PARAMS.mob_despawn_distance - 1  # mobs appear only nearer than the distance at which they despawn
+WINDOW = 2 * REACH + 1
+
+
+def in_bounds(cells: jax.Array) -> jax.Array:
+    """bool[...] for int32[..., 2]."""
+    row, column = cells[..., 0], cells[..., 1]
+    return (row >= 0) & (row < SIZE) & (column >= 0) & (column < SIZE)
+
+
+def cell_id(cells: jax.Array) -> jax.Array:
+    """Number of a cell within its floor; -1 outside the map."""
+    return jnp.where(in_bounds(cells), cells[..., 0] * SIZE + cells[..., 1], -1)
+
+
+def wrapped_id(cells: jax.Array) -> jax.Array:
+    """The cell that an array read at these coordinates gives: negative ones count from the end, large ones clamp.
+
+    Craftax looks at cells beyond the edge this way, and not always checks the bounds afterwards.
+    """
+    wrapped = jnp.clip(jnp.where(cells < 0, cells + SIZE, cells), 0, SIZE - 1)
+    return wrapped[..., 0] * SIZE + wrapped[..., 1]
+
+
+def read(grid: jax.Array, level: jax.Array, ids: jax.Array) -> jax.Array:
+    """Values of one floor's cells; `ids` must lie on the floor."""
+    return grid.reshape(-1).at[level * FLOOR + ids].get(mode="promise_in_bounds")
+
+
+def write(grid: jax.Array, level: jax.Array, ids: jax.Array, values: jax.Array, where: jax.Array) -> jax.Array:
+    """One scatter; entries that write the same cell must agree."""
+    index = jnp.where(where, level * FLOOR + ids, LEVELS * FLOOR)
+    return grid.reshape(-1).at[index].set(values.astype(grid.dtype), mode="drop").reshape(grid.shape)
+
+
+def member(values: jax.Array, kinds) -> jax.Array:
+    """Is a block, 0 to 63, among `kinds`?  A bit test, because a table look-up is a memory access."""
+    low = sum(1 << int(kind) for kind in kinds if kind < 32)
+    high = sum(1 << (int(kind) - 32) for kind in kinds if kind >= 32)
+    word = jnp.where(values < 32, np.uint32(low), np.uint32(high))
+    return (word >> (values.astype(jnp.uint32) & 31)) & 1 == 1
+
+
+def any_of(flags: jax.Array) -> jax.Array:
+    """Any along the last axis, unrolled: a handful of flags is not worth a reduction kernel."""
+    found = flags[..., 0]
+    for index in range(1, flags.shape[-1]):
+        found = found | flags[..., index]
+    return found
+
+
+def first_of(flags: jax.Array) -> jax.Array:
+    """One-hot of the first True along the last axis; all False if there is none."""
+    chosen, seen = [], jnp.zeros_like(flags[..., 0])
+    for index in range(flags.shape[-1]):
+        chosen.append(flags[..., index] & ~seen)
+        seen = seen | flags[..., index]
+    return jnp.stack(chosen, -1)
+
+
+@pytree
+class Cells:
+    """A set of candidate cells, int32[cell] each."""
+
+    rows: jax.Array
+    columns: jax.Array
+    blocks: jax.Array
+
+
+@pytree
+class CumulativeChoice:
+    """Craftax's way: the whole floor, a cumulative sum of probabilities, a binary search."""
+
+    uniform: jax.Array  # [3]
+
+    def candidates(self, grid: jax.Array, level: jax.Array, player: jax.Array) -> Cells:
+        ids = jnp.arange(FLOOR)
+        return Cells(ids // SIZE, ids % SIZE, jax.lax.dynamic_index_in_dim(grid, level, 0, False).reshape(-1))
+
+    def pick(self, which: int, cells: Cells, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Whether any cell is valid, and one of the valid ones, each with the same chance."""
+        number = valid.sum()
+        cumulative = jnp.cumsum(valid / number)
+        level = cumulative[-1] * (1 - self.uniform[which])
+        index = jnp.searchsorted(cumulative, level)
+        return number > 0, jnp.stack([index // SIZE, index % SIZE])
+
+
+@pytree
+class HashChoice:
+    """The valid cell with the largest hash, among those near enough to the player: one reduction."""
+
+    seed: jax.Array  # uint32[3]
+
+    def candidates(self, grid: jax.Array, level: jax.Array, player: jax.Array) -> Cells:
+        corner = jnp.clip(player - REACH, 0, SIZE - WINDOW)
+        blocks = jax.lax.dynamic_slice(grid, (level, corner[0], corner[1]), (1, WINDOW, WINDOW))
+        ids = jnp.arange(WINDOW * WINDOW)
+        return Cells(corner[0] + ids // WINDOW, corner[1] + ids % WINDOW, blocks.reshape(-1))
+
+    def pick(self, which: int, cells: Cells, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """As `CumulativeChoice.pick`.  The hash fills the upper 22 bits, the index breaks ties in the lower ten."""
+        index = jnp.arange(valid.shape[-1], dtype=jnp.uint32)
+        ranks = (_mix(self.seed[which] + index * np.uint32(0x9E3779B9)) & np.uint32(~1023 & 0xFFFFFFFF)) | (index + 1)
+        best = jnp.where(valid, ranks, 0).max(-1)
+        winner = (best & 1023).astype(jnp.int32) - 1
+        corner = jnp.stack([cells.rows[0], cells.columns[0]])
+        return best > 0, corner + jnp.stack([winner // WINDOW, winner % WINDOW])
+
+
+def _mix(words: jax.Array) -> jax.Array:
+    """An avalanche of 32 bits (Wellons' lowbias32)."""
+    words = (words ^ (words >> 16)) * np.uint32(0x7FEB352D)
+    words = (words ^ (words >> 15)) * np.uint32(0x846CA68B)
+    return words ^ (words >> 16)

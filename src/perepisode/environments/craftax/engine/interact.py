@@ -1,0 +1,137 @@
+"""The DO action: strike the mob in front, or else mine, drink, eat, open or attack the block in front."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from perepisode.environments.craftax.engine import cells
+from perepisode.environments.craftax.engine.cells import any_of, first_of
+from perepisode.environments.craftax.engine.combat import creature_defense, strike, sword_damage, total
+from perepisode.environments.craftax.engine.draws import Draws
+from perepisode.environments.craftax.engine.sight import Floor, Sight
+from perepisode.environments.craftax.engine.state import State
+from perepisode.environments.craftax.engine.tables import (
+    BOSS_WAVE,
+    IS_PASSIVE,
+    LEVELS,
+    PASSIVE,
+    SLOT,
+    Achievement,
+    Action,
+    Block,
+    counts,
+    rows,
+)
+from perepisode.environments.craftax.engine.unlock import for_kills, grant
+
+BLOCKS = len(Block)
+BECOMES = np.arange(BLOCKS, dtype=np.int32)
+PICKAXE = np.zeros(BLOCKS, np.int32)
+for _block, _becomes, _pickaxe in (
+    (Block.TREE, Block.GRASS, 0), (Block.FIRE_TREE, Block.FIRE_GRASS, 0), (Block.ICE_SHRUB, Block.ICE_GRASS, 0),
+    (Block.STONE, Block.PATH, 1), (Block.STALAGMITE, Block.PATH, 1), (Block.COAL, Block.PATH, 1),
+    (Block.IRON, Block.PATH, 2), (Block.DIAMOND, Block.PATH, 3), (Block.SAPPHIRE, Block.PATH, 4),
+    (Block.RUBY, Block.PATH, 4), (Block.FURNACE, Block.PATH, 0), (Block.CRAFTING_TABLE, Block.PATH, 0),
+    (Block.CHEST, Block.PATH, 0), (Block.RIPE_PLANT, Block.PLANT, 0),
+):  # fmt: skip
+    BECOMES[_block], PICKAXE[_block] = _becomes, _pickaxe
+HARVEST = rows(BLOCKS, {
+    Block.TREE: counts(wood=1), Block.FIRE_TREE: counts(wood=1), Block.ICE_SHRUB: counts(wood=1),
+    Block.STONE: counts(stone=1), Block.STALAGMITE: counts(stone=1), Block.COAL: counts(coal=1),
+    Block.IRON: counts(iron=1), Block.DIAMOND: counts(diamond=1), Block.SAPPHIRE: counts(sapphire=1),
+    Block.RUBY: counts(ruby=1),
+})  # fmt: skip
+FOUND_ONCE = counts(pickaxe=1, sword=1) > 0  # a chest's tool replaces a worse one, it does not add up
+
+
+def max_food(state: State) -> jax.Array:
+    """Also the most drink and the most energy."""
+    return 7 + 2 * state.player_dexterity
+
+
+def at_level(state: State) -> jax.Array:
+    """One-hot of the player's floor."""
+    return jnp.arange(LEVELS) == state.player_level
+
+
+def fight(state: State, floor: Floor, sight: Sight, does: jax.Array) -> tuple[State, Floor, jax.Array, jax.Array]:
+    """The blow at whatever stands in front.  A passive mob killed by hand is eaten.  Also: was anything hit."""
+    before = floor.creatures
+    hit = does & before.mask & (before.position == sight.facing).all(-1)
+    creatures = strike(before, hit, total(sword_damage(state), creature_defense(before.type_id)))
+    killed = before.mask & ~creatures.mask
+    eaten = any_of(killed[PASSIVE])
+    state = replace(
+        state,
+        player_food=jnp.where(eaten, jnp.minimum(max_food(state), state.player_food + 6), state.player_food),
+        player_hunger=jnp.where(eaten, 0.0, state.player_hunger),
+        monsters_killed=state.monsters_killed + at_level(state) * any_of(killed & ~IS_PASSIVE),
+    )
+    unlocked = for_kills(killed, before.type_id, eaten=True)
+    return state, replace(floor, creatures=creatures), any_of(hit), unlocked
+
+
+def mine(draws: Draws, state: State, sight: Sight, works: jax.Array):
+    """The block in front if `works`: what it becomes, the change of the inventory, unlocked, and the fed player."""
+    block, items = sight.block, state.inventory.counts
+    works &= items[SLOT["pickaxe"]] >= jnp.asarray(PICKAXE)[block]
+    change = jnp.asarray(HARVEST)[block]
+    change = change + jnp.where((block == Block.GRASS) & (draws.sapling < 0.1), counts(sapling=1), 0)
+    change = change + jnp.where(block == Block.CHEST, loot(draws.chest, state), 0)
+    drinks = works & ((block == Block.WATER) | (block == Block.FOUNTAIN))
+    eats = works & (block == Block.RIPE_PLANT)
+    found = (state.growing_plants_positions == sight.facing).all(-1)
+    first = first_of(found) | (~any_of(found) & (jnp.arange(found.shape[0]) == 0))
+    state = replace(
+        state,
+        player_drink=jnp.where(drinks, jnp.minimum(max_food(state), state.player_drink + 1), state.player_drink),
+        player_thirst=jnp.where(drinks, 0.0, state.player_thirst),
+        player_food=jnp.where(eats, jnp.minimum(max_food(state), state.player_food + 4), state.player_food),
+        player_hunger=jnp.where(eats, 0.0, state.player_hunger),
+        growing_plants_age=jnp.where(first & eats, 0, state.growing_plants_age),
+    )
+    unlocked = grant(drinks, Achievement.COLLECT_DRINK) | grant(eats, Achievement.EAT_PLANT)
+    unlocked = unlocked | grant(works & (block == Block.CHEST), Achievement.OPEN_CHEST)
+    becomes = jnp.where(works, jnp.asarray(BECOMES)[block], block)
+    return state, becomes, jnp.where(works, change, 0), unlocked
+
+
+def loot(chest: jax.Array, state: State) -> jax.Array:
+    """What a chest adds.  The first one on floor 1 holds a bow, the first ones on floors 3 and 4 a book each."""
+    items, level = state.inventory.counts, state.player_level
+    first = ~any_of(at_level(state) & state.chests_opened)
+    bow = first & (level == 1)
+    book = first & ((level == 3) | (level == 4))
+    gain = jnp.where(FOUND_ONCE, jnp.maximum(chest - items, 0), chest)
+    gain = gain + jnp.where(bow, (1 - items[SLOT["bow"]]) * counts(bow=1), 0)
+    return gain + jnp.where(book, counts(books=1), 0)
+
+
+def interact(draws: Draws, state: State, floor: Floor, sight: Sight, action: jax.Array):
+    """Craftax's `do_action`; chest and boss count even where a mob stands in the way or the cell is off the map."""
+    does = action == Action.DO
+    state, floor, fought, unlocked = fight(state, floor, sight, does)
+    works = does & sight.facing_inside & ~fought
+    state, block, change, mined = mine(draws, state, sight, works)
+    opens = does & (sight.block == Block.CHEST)
+    undefended = ~any_of(floor.creatures.mask & ~IS_PASSIVE)
+    hurt = does & (sight.block == Block.NECROMANCER) & sight.on_boss_floor & undefended
+    hurt &= state.boss_timesteps_to_spawn_this_round <= 0
+    wave = jnp.where(hurt, BOSS_WAVE, state.boss_timesteps_to_spawn_this_round)
+    state = replace(
+        state,
+        chests_opened=state.chests_opened | (at_level(state) & opens),
+        boss_progress=state.boss_progress + hurt,
+        boss_timesteps_to_spawn_this_round=wave,
+    )
+    unlocked = unlocked | mined | grant(hurt & works, Achievement.DAMAGE_NECROMANCER)
+    return state, floor, block, change, unlocked
+
+
+def occupied(floor: Floor, cell: jax.Array) -> jax.Array:
+    """Is there a living mob in this cell of the map?"""
+    return any_of(floor.creatures.mask & (cells.cell_id(floor.creatures.position) == cells.cell_id(cell)))

@@ -1,0 +1,100 @@
+"""New mobs: whether one of each class appears in this step, where, and in which slot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+
+from perepisode.environments.craftax.engine.cells import Cells, any_of, first_of, member
+from perepisode.environments.craftax.engine.draws import Draws
+from perepisode.environments.craftax.engine.interact import at_level
+from perepisode.environments.craftax.engine.sight import Floor, pick
+from perepisode.environments.craftax.engine.state import Mobs, State
+from perepisode.environments.craftax.engine.tables import (
+    CLEARED,
+    FLOOR_MOBS,
+    MELEE,
+    MOB_HEALTH,
+    PARAMS,
+    PASSIVE,
+    RANGED,
+    SPAWN_CHANCE,
+    Block,
+)
+
+SOIL = (Block.GRASS, Block.PATH, Block.FIRE_GRASS, Block.ICE_GRASS)
+GRAVES = (Block.GRAVE, Block.GRAVE2, Block.GRAVE3)
+DEEP_THING = 5  # the ranged mob that lives in water
+PASSIVE_NEAREST, HOSTILE_NEAREST, BOSS_FARTHEST = 3, 9, 6
+
+
+def spawn(
+    draws: Draws, state: State, floor: Floor, places: Cells, on_boss_floor: jax.Array
+) -> Floor:
+    """Passive, then melee, then ranged; each avoids the cells of all mobs already there."""
+    level = state.player_level
+    chance = jnp.asarray(SPAWN_CHANCE)[level]
+    types = jnp.asarray(FLOOR_MOBS)[jnp.where(on_boss_floor, state.boss_progress, level)]
+    rows = places.rows - state.player_position[0]
+    columns = places.columns - state.player_position[1]
+    squared = rows * rows + columns * columns
+    soil, graves = member(places.blocks, SOIL), member(places.blocks, GRAVES)
+    free = (squared < PARAMS.mob_despawn_distance**2) & ~crowded(places, floor.creatures)
+    apart = jnp.where(on_boss_floor, squared <= BOSS_FARTHEST**2, squared > HOSTILE_NEAREST**2)
+    waters = jnp.where(types[2] == DEEP_THING, places.blocks == Block.WATER, soil)
+    coefficient = hostile_coefficient(state, on_boss_floor)
+    night = chance[1] + chance[3] * jnp.square(1 - state.light_level)
+
+    creatures = floor.creatures
+    for which, slots, column, kind, suitable, wanted in (
+        (0, PASSIVE, 0, jnp.asarray(FLOOR_MOBS)[level][0], soil & (squared > PASSIVE_NEAREST**2),
+         (draws.spawn[0] < chance[0]) & ~on_boss_floor),
+        (1, MELEE, 1, types[1], jnp.where(on_boss_floor, graves, soil) & apart,
+         draws.spawn[1] < night * coefficient),
+        (2, RANGED, 2, types[2], jnp.where(on_boss_floor, graves, waters) & apart,
+         draws.spawn[2] < chance[2] * coefficient),
+    ):  # fmt: skip
+        room = any_of(~creatures.mask[slots])
+        found, cell = draws.cell.pick(which, places, suitable & free)
+        appears = wanted & room & found
+        creatures = settle(creatures, slots, kind, MOB_HEALTH[:, column], cell, appears)
+        free = free & ~(appears & (places.rows == cell[0]) & (places.columns == cell[1]))
+    return replace(floor, creatures=creatures)
+
+
+def crowded(places: Cells, creatures: Mobs) -> jax.Array:
+    """bool[cell]: is there a living mob?"""
+    found = jnp.zeros(places.rows.shape, bool)
+    for mob in range(creatures.mask.shape[0]):
+        row, column = creatures.position[mob, 0], creatures.position[mob, 1]
+        found = found | (creatures.mask[mob] & (places.rows == row) & (places.columns == column))
+    return found
+
+
+def hostile_coefficient(state: State, on_boss_floor: jax.Array) -> jax.Array:
+    """Three times as many monsters until a floor is cleared; with the boss, all at once while a wave lasts."""
+    uncleared = any_of(at_level(state) & (state.monsters_killed < CLEARED))
+    wave = (state.boss_timesteps_to_spawn_this_round >= 1) * 1000
+    return (1 + 2 * uncleared) * jnp.where(on_boss_floor, wave, 1)
+
+
+def settle(
+    creatures: Mobs, slots: slice, kind: jax.Array, healths, cell: jax.Array, appears: jax.Array
+) -> Mobs:
+    """Fill the first free slot.  Craftax writes the type even if none appears, into the first slot if all are taken."""
+    free = ~creatures.mask[slots]
+    slot = first_of(free) | (~any_of(free) & (jnp.arange(free.shape[0]) == 0))
+    taken = slot & appears
+
+    def put(array, values):
+        return jnp.concatenate([array[: slots.start], values, array[slots.stop :]])
+
+    return replace(
+        creatures,
+        position=put(creatures.position, jnp.where(taken[:, None], cell, creatures.position[slots])),
+        health=put(creatures.health, jnp.where(taken, pick(jnp.asarray(healths), kind), creatures.health[slots])),
+        mask=put(creatures.mask, creatures.mask[slots] | taken),
+        type_id=put(creatures.type_id, jnp.where(slot, kind, creatures.type_id[slots])),
+    )

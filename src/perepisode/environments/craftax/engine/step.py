@@ -1,0 +1,233 @@
+"""One step of one world: Craftax's rules in Craftax's order, with all maps written once, at the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from perepisode.environments.craftax.engine import actions, body, cells, flight, mobs, spawning, unlock
+from perepisode.environments.craftax.engine.draws import Draws
+from perepisode.environments.craftax.engine.interact import at_level, interact, occupied
+from perepisode.environments.craftax.engine.sight import Floor, Sight, look, take_floor
+from perepisode.environments.craftax.engine.state import Inventory, Mobs, State
+from perepisode.environments.craftax.engine.tables import (
+    ACHIEVEMENT_REWARD,
+    BOSS_LEVEL,
+    HOSTILE,
+    MELEE,
+    PARAMS,
+    PASSIVE,
+    RANGED,
+    SLOT,
+    TORCH_LIGHT,
+    Action,
+    Block,
+    Item,
+)
+from perepisode.environments.craftax.events import Events
+from perepisode.pytree import pytree
+
+
+@pytree
+class Edits:
+    """Changes of the maps that later rules of the same step must see, kept aside until its end."""
+
+    block: jax.Array  # what the faced cell becomes
+    changed: jax.Array  # whether it changes
+    torch: jax.Array  # whether a torch is placed there
+    broken: jax.Array  # bool[3]: hostile projectiles that broke a block
+    broken_ids: jax.Array  # int32[3]
+
+
+def step(draws: Draws, state: State, action: jax.Array) -> tuple[State, jax.Array, Events]:
+    """Next state, reward and what happened.  The caller vmaps, and asks `is_over` whether the world ended."""
+    start = state
+    action = jnp.where(state.is_sleeping | state.is_resting, Action.NOOP, action)
+    state, entered = body.change_floor(state, action)
+    floor, sight = take_floor(state), look(state)
+    seen = floor.creatures
+    seen_from = state.player_position
+    state, floor, edits, acted = act(draws, state, floor, sight, action)
+    struck = floor.creatures
+    state, floor, edits, fought = update_mobs(draws, state, floor, sight, edits)
+    fallen = floor.creatures
+    floor = populate(draws, state, floor, sight, edits)
+    state = put_back(state, floor)
+    state, ripe = body.grow_plants(state)
+    state = write_maps(state, sight, edits, ripe)
+    state, woke = body.sleep_and_rest(state, action)
+    state = body.clip(body.live(state))
+    state, reward = settle_accounts(draws, start, state, entered | acted | fought | woke)
+    wood = state.inventory.wood - start.inventory.wood
+    return state, reward, report(seen, seen_from, struck, fallen, floor.creatures, wood)
+
+
+def act(draws: Draws, state: State, floor: Floor, sight: Sight, action: jax.Array):
+    """All the player does before the mobs move."""
+    items = state.inventory.counts
+    crafted, unlocked = actions.craft(items, sight, action)
+    state, floor, mined, found, gained = interact(draws, state, floor, sight, action)
+    unlocked = unlocked | gained
+    block, torch, sapling, placed, gained = actions.place(items, sight, occupied(floor, sight.facing), action)
+    block = jnp.where(action == Action.DO, mined, block)
+    unlocked = unlocked | gained
+    state = actions.sow(state, sight.facing, sapling)
+    state, floor, shot, gained = actions.launch(state, floor, action)
+    unlocked = unlocked | gained
+    state, drunk, gained = actions.drink_potion(state, action)
+    unlocked = unlocked | gained
+    state, read, gained = actions.read_book(state, draws.spell, action)
+    unlocked = unlocked | gained
+    state, spent, gained = actions.enchant(state, replace(sight, block=block), draws.armour, action)
+    unlocked = unlocked | gained
+    state, gained = body.boss_logic(state, sight.on_boss_floor)
+    unlocked = unlocked | gained
+    state = replace(state, inventory=Inventory(items + crafted + found + placed + shot + drunk + read + spent))
+    state = actions.level_up(state, action)
+    way = state.player_position + actions.direction_vector(action)
+    state = body.walk(state, sight, occupied(floor, way), action)
+    edits = Edits(block, block != sight.block, torch, jnp.zeros(3, bool), jnp.zeros(3, jnp.int32))
+    return state, floor, edits, unlocked
+
+
+def update_mobs(draws: Draws, state: State, floor: Floor, sight: Sight, edits: Edits):
+    """Creatures move and attack, then projectiles fly.  All cells they look at are read at once."""
+    player, boss = state.player_position, sight.on_boss_floor
+    intent = mobs.intend(draws, floor.creatures, player, boss)
+    ahead = floor.missiles.position + floor.directions
+    shots = floor.creatures.position[RANGED] + intent.toward[RANGED]
+    looked_at = jnp.concatenate([intent.target, ahead, shots])
+    ids = cells.wrapped_id(looked_at)
+    blocks = cells.read(state.map, state.player_level, ids).astype(jnp.int32)
+    blocks = jnp.where(edits.changed & (ids == sight.facing_id), edits.block, blocks)
+    creatures, attacking = mobs.move_creatures(floor.creatures, intent, blocks[:8], player, boss)
+    state, woke = mobs.suffer_melee(state, floor, attacking)
+    floor, path = flight.shoot_at_player(
+        floor,
+        intent,
+        attacking[RANGED],
+        flight.Ahead(ahead, ids[8:14], blocks[8:14]),
+        flight.Ahead(shots, ids[14:], blocks[14:]),
+    )
+    floor = replace(floor, creatures=creatures)
+    state, floor, broken, path = flight.fly_at_player(state, floor, path)
+    state, floor, killed = flight.fly_at_mobs(state, floor, path)
+    edits = replace(edits, broken=broken, broken_ids=path.id[HOSTILE])
+    return state, floor, edits, woke | killed
+
+
+def populate(draws: Draws, state: State, floor: Floor, sight: Sight, edits: Edits) -> Floor:
+    """New mobs, on the floor as this step has left it."""
+    places = draws.cell.candidates(state.map, state.player_level, state.player_position)
+    ids = places.rows * cells.SIZE + places.columns
+    blocks = jnp.where(edits.changed & (ids == sight.facing_id), edits.block, places.blocks)
+    for missile in range(3):
+        blocks = jnp.where(edits.broken[missile] & (ids == edits.broken_ids[missile]), int(Block.PATH), blocks)
+    return spawning.spawn(draws, state, floor, replace(places, blocks=blocks), sight.on_boss_floor)
+
+
+def put_back(state: State, floor: Floor) -> State:
+    here = at_level(state)
+
+    def put(whole, part):
+        return jnp.where(here.reshape(-1, *[1] * part.ndim), part, whole)
+
+    return replace(
+        state,
+        creatures=jax.tree.map(put, state.creatures, floor.creatures),
+        missiles=replace(
+            state.missiles,
+            position=put(state.missiles.position, floor.missiles.position),
+            mask=put(state.missiles.mask, floor.missiles.mask),
+            type_id=put(state.missiles.type_id, floor.missiles.type_id),
+        ),
+        missile_directions=put(state.missile_directions, floor.directions),
+    )
+
+
+def write_maps(state: State, sight: Sight, edits: Edits, ripe: jax.Array) -> State:
+    """Later writes win: a broken block over a placed one, a ripe plant (always on floor 0) over both."""
+    level = state.player_level
+    plants = cells.wrapped_id(state.growing_plants_positions)
+    overgrown = [cells.any_of(ripe & (plants == cell)) & (level == 0) for cell in edits.broken_ids]
+    broken = edits.broken & ~jnp.stack(overgrown)
+    faced = edits.changed & ~cells.any_of(edits.broken & (edits.broken_ids == sight.facing_id))
+    faced &= ~(cells.any_of(ripe & (plants == sight.facing_id)) & (level == 0))
+    ids = jnp.concatenate([sight.facing_id[None], edits.broken_ids, plants])
+    levels = jnp.where(np.arange(ids.shape[0]) < 4, level, 0)
+    values = jnp.concatenate([edits.block[None], jnp.full(3, Block.PATH), jnp.full(10, Block.RIPE_PLANT)])
+    writes = jnp.concatenate([faced[None], broken, ripe])
+    torch = edits.torch
+    return replace(
+        state,
+        map=cells.write(state.map, levels, ids, values, writes),
+        item_map=cells.write(
+            state.item_map, level, sight.facing_id[None], jnp.full(1, Item.TORCH), torch[None]
+        ),
+        light_map=light_torch(state.light_map, level, sight.facing, torch),
+    )
+
+
+def light_torch(light_map: jax.Array, level: jax.Array, torch: jax.Array, placed: jax.Array) -> jax.Array:
+    """A torch adds its nine by nine cells of light."""
+    around = np.stack(np.meshgrid(np.arange(-4, 5), np.arange(-4, 5), indexing="ij"), -1).reshape(-1, 2)
+    lit = torch + around
+    ids = cells.wrapped_id(lit)
+    light = jnp.clip(TORCH_LIGHT.reshape(-1) + cells.read(light_map, level, ids), 0.0, 1.0)
+    return cells.write(light_map, level, ids, light, placed & cells.in_bounds(lit))
+
+
+def settle_accounts(draws: Draws, start: State, state: State, unlocked: jax.Array) -> tuple[State, jax.Array]:
+    """Achievements, reward and clock.  Reward = newly unlocked, weighted, + 0.1 change of health."""
+    gained = unlock.as_flags(unlocked) | unlock.for_items(state.inventory.counts)
+    new = gained & ~start.achievements
+    reward = (new * ACHIEVEMENT_REWARD).sum() + (state.player_health - start.player_health) * 0.1
+    timestep = state.timestep + 1
+    state = replace(
+        state,
+        achievements=start.achievements | gained,
+        timestep=timestep,
+        light_level=body.daylight(timestep),
+        state_rng=draws.state_rng,
+    )
+    return state, reward
+
+
+def report(seen: Mobs, seen_from: jax.Array, struck: Mobs, fallen: Mobs, after: Mobs, wood: jax.Array) -> Events:
+    """What happened, from the mobs as they were before the action, after it, after all moves and after spawning."""
+    gone = struck.mask & ~fallen.mask
+    killed = (seen.mask & ~struck.mask) | (gone & (fallen.health <= 0))
+    dropped = seen.mask & ~after.mask & (after.health <= 0)
+    offset = seen.position - seen_from
+    return Events(
+        killed_passive=killed[PASSIVE],
+        killed_melee=killed[MELEE],
+        killed_ranged=killed[RANGED],
+        paper_passive=dropped[PASSIVE],
+        paper_melee=dropped[MELEE],
+        paper_ranged=dropped[RANGED],
+        melee_offset=offset[MELEE],
+        ranged_offset=offset[RANGED],
+        despawned=(gone & (fallen.health > 0)).sum(dtype=jnp.int32),
+        wood_harvested=jnp.maximum(wood, 0),
+    )
+
+
+def is_dead(state: State) -> jax.Array:
+    return state.player_health <= 0
+
+
+def has_won(state: State) -> jax.Array:
+    return state.boss_progress >= BOSS_LEVEL
+
+
+def is_timed_out(state: State) -> jax.Array:
+    return state.timestep >= PARAMS.max_timesteps
+
+
+def is_over(state: State) -> jax.Array:
+    """Craftax's `is_game_over`."""
+    return is_timed_out(state) | is_dead(state) | has_won(state)
