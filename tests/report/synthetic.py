@@ -65,7 +65,14 @@ def external(episodes: int = 150) -> pd.DataFrame:
 def exact_optima() -> list[dict]:
     linear = [(0.5, 30.8, 0.2), (1.5, 33.0, 0.5), (2.5, 36.0, 1.6)]
     items = [
-        {"label": f"price {price}", "kind": "linear", "return": r, "mean_violations": m, "cvar": m + 1.1, "p_over": 0.1}
+        {
+            "label": f"price {price}",
+            "kind": "linear",
+            "return": r,
+            "mean_violations": m,
+            "cvar": m + 1.1,
+            "p_over": 0.1,
+        }
         for price, r, m in linear
     ]
     esr = {"label": "k=1", "kind": "esr", "return": 34.2, "mean_violations": 0.8, "cvar": 1.0, "p_over": 0.0}
@@ -83,7 +90,9 @@ def curves(folder: Path, updates: int = 120, steps: float = 1e9) -> list[Path]:
             name = folder / f"{method}-{arm or 'plain'}-{seed}"
             name.mkdir(parents=True)
             run = {"env": "craftax", "dilemma": "no_killing", "method": method, "settings": {}, "arm": arm}
-            (name / "run.json").write_text(json.dumps({**run, "seed": seed, "gamma": gamma, "detector": "exact"}))
+            (name / "run.json").write_text(
+                json.dumps({**run, "seed": seed, "gamma": gamma, "detector": "exact"})
+            )
             rows = _curve(generator, method, value, updates, steps)
             (name / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
             folders.append(name)

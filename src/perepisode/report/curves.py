@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,10 @@ class Curve:
     steps: np.ndarray
     values: dict[str, np.ndarray]
 
+    def without(self, key: str) -> Curve:
+        """The same run with one metric blanked."""
+        return replace(self, values={**self.values, key: np.full(len(self.steps), np.nan)})
+
     def at(self, key: str, grid: np.ndarray) -> np.ndarray:
         """The metric at given steps, smoothed over 1 % of the run."""
         known = np.isfinite(self.values[key])
@@ -41,7 +45,12 @@ class Curve:
 
 def read(paths: Iterable[str | Path]) -> list[Curve]:
     """Curves of run folders, of metrics.jsonl files, or of folders that hold run folders."""
-    return [curve for path in paths for folder in _run_folders(Path(path)) if (curve := _read_run(folder)) is not None]
+    return [
+        curve
+        for path in paths
+        for folder in _run_folders(Path(path))
+        if (curve := _read_run(folder)) is not None
+    ]
 
 
 def group(curves: Iterable[Curve]) -> dict[tuple[str, str], list[Curve]]:
@@ -66,7 +75,9 @@ def _read_run(folder: Path) -> Curve | None:
     try:
         run = json.loads((folder / "run.json").read_text())
     except (OSError, json.JSONDecodeError) as error:
-        raise ValueError(f"{folder} has no readable run.json ({error}); give a complete run folder") from error
+        raise ValueError(
+            f"{folder} has no readable run.json ({error}); give a complete run folder"
+        ) from error
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     rows = [row for line in lines[:: max(1, len(lines) // MOST_ROWS)] if (row := _row(line)) is not None]
     if len(rows) < 2:

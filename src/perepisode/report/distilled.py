@@ -21,14 +21,19 @@ def read(path: str | Path) -> tuple[str, Utility, float]:
         utility = _network(stored)
         top = float(stored["inputs_mean"][0]) + 2.5 * float(stored["inputs_std"][0])
     except (OSError, json.JSONDecodeError, KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"{path} is not a distilled utility ({error!r}); give the JSON that distilling wrote") from error
+        raise ValueError(
+            f"{path} is not a distilled utility ({error!r}); give the JSON that distilling wrote"
+        ) from error
     return str(stored.get("dilemma") or path.stem), utility, max(top, 1.0)
 
 
 def _network(stored: dict) -> Utility:
     """u = (mlp((x - mean) / std) - offset) scale, tanh between layers, x = [R_ext, -ρ v]."""
     mean, std = (np.asarray(stored[name], np.float64) for name in ("inputs_mean", "inputs_std"))
-    layers = [tuple(np.asarray(layer[name], np.float64) for name in ("kernel", "bias")) for layer in stored["layers"]]
+    layers = [
+        tuple(np.asarray(layer[name], np.float64) for name in ("kernel", "bias"))
+        for layer in stored["layers"]
+    ]
     offset, scale = float(stored["offset"]), float(stored["scale"])
 
     def utility(r_ext: np.ndarray, violations: float) -> np.ndarray:

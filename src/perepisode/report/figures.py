@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from perepisode.evaluation import compare, metrics
@@ -25,6 +27,8 @@ WIDTH = 6.6  # inches: the page's text width, so that nothing is scaled on a wid
 INK, FAINT, BAND = "#222222", "#9a9a9a", "#f3ead2"
 OVER = "#b3261e"  # beyond the budget
 MOST_BINS = 12
+BAND_REACH = 0.04  # of the unconstrained return: the paper's own pairs lie within 3 %
+_HALO = [withStroke(linewidth=2.2, foreground="white")]
 _RC = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -83,14 +87,15 @@ def frontier(view: View, chosen: Point | None, exact: Sequence[dict] = ()) -> Dr
     axes = figure.add_subplot()
     compared = [] if chosen is None else [chosen, *matched.partners(view, chosen)]
     _draw_frontier(axes, view, exact, compared)
-    if len(compared) > 1:
-        _matched_band(axes, compared)
-    _percent_axis(axes, view)
+    close = [point for point in compared if matched.is_matched(view, chosen, point, BAND_REACH)]
+    name = dilemma_name(view.dilemma)
+    caption = f"{name}: mean return against mean violations an episode (± 95 % t interval over seeds)."
+    if len(close) > 1:
+        _matched_band(axes, close)
+        caption += " The band holds the agents compared at matched return."
+    if _percent_axis(axes, view):
+        caption += " The right axis is the share of the unconstrained return."
     axes.legend(loc="lower right")
-    caption = (
-        f"{dilemma_name(view.dilemma)}: mean return against mean violations an episode (± 95 % t interval over seeds). "
-        "The right axis is the share of the unconstrained return; the band holds the agents compared at matched return."
-    )
     return Drawing(figure, _frontier_frame(view), caption)
 
 
@@ -106,7 +111,9 @@ def both_frontiers(views: Sequence[View]) -> Drawing:
     handles = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels())}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5)
     frame = pd.concat([_frontier_frame(view).assign(dilemma=view.dilemma) for view in views])
-    return Drawing(figure, frame, "Return against violations an episode on every dilemma that binds (± 95 % CI).")
+    return Drawing(
+        figure, frame, "Return against violations an episode on every dilemma that binds (± 95 % CI)."
+    )
 
 
 def esr_family(view: View) -> Drawing:
@@ -118,7 +125,14 @@ def esr_family(view: View) -> Drawing:
     if len(kept):
         order = kept[compare.frontier(kept)]
         order = order[np.argsort(order[:, 1])]
-        axes.plot(order[:, 1], order[:, 0], color="#cccccc", lw=6, solid_capstyle="round", label="other methods' envelope")
+        axes.plot(
+            order[:, 1],
+            order[:, 0],
+            color="#cccccc",
+            lw=6,
+            solid_capstyle="round",
+            label="other methods' envelope",
+        )
         axes.plot(kept[:, 1], kept[:, 0], "o", color="#bdbdbd", ms=4)
     family = view.of(*PER_EPISODE)
     for method in dict.fromkeys(point.method for point in family):
@@ -127,19 +141,22 @@ def esr_family(view: View) -> Drawing:
     _name_points(axes, [_named(point) for point in family])
     _percent_axis(axes, view)
     axes.legend(loc="lower right")
-    caption = "The per-episode agents choose where on the shared frontier to operate; grey: all other methods."
+    caption = (
+        "The per-episode agents choose where on the shared frontier to operate; grey: all other methods."
+    )
     return Drawing(figure, _frontier_frame(view), caption)
 
 
 def distributions(points: Sequence[Point], budget: float, exact: dict[str, Sequence[float]]) -> Drawing:
-    """Share of episodes by violation count, one row an agent, seeds as dots, the region over budget tinted."""
+    """Share of episodes by violation count: one row an agent, seeds as dots, tinted where over budget."""
     edges, names = _bins(points)
     shares = [_seed_shares(point, edges) for point in points]
     figure = Figure((WIDTH, 0.7 + 1.25 * len(points)), layout="constrained")
     panels = figure.subplots(len(points), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, point, share in zip(panels, points, shares):
         _draw_distribution(axes, point, share, edges, budget, exact.get(point.label))
-    panels[-1].set_xticks(range(len(names)), names)
+    crowded = sum(map(len, names)) > 45
+    panels[-1].set_xticks(range(len(names)), names, **({"rotation": 35, "ha": "right"} if crowded else {}))
     panels[-1].set_xlabel("violations in one episode")
     panels[0].set_ylim(0, min(1.32, 1.3 * max(share.max() for share in shares)))
     figure.supylabel("share of episodes", fontsize=9)
@@ -148,7 +165,7 @@ def distributions(points: Sequence[Point], budget: float, exact: dict[str, Seque
         for point, share in zip(points, shares)
         for name, value in zip(names, share.mean(axis=0))
     ]
-    caption = "Per-episode violation counts of the agents at matched return. Bars: mean over seeds; dots: each seed."
+    caption = "Violation counts of the agents at matched return. Bars: mean over seeds; dots: each seed."
     if budget == budget:
         caption += f" Red: over the budget of {budget:g}."
     if any(point.label in exact for point in points):
@@ -157,7 +174,7 @@ def distributions(points: Sequence[Point], budget: float, exact: dict[str, Seque
 
 
 def budget_sweep(view: View) -> Drawing:
-    """Return and worst-decile mean against the budget: per episode for ESR, in expectation for the Lagrangian."""
+    """Return and worst-tenth mean against the budget: per episode (ESR) or in expectation (Lagrangian)."""
     figure = Figure((WIDTH, 4.6), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
     rows = []
@@ -211,7 +228,9 @@ def multipliers(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     return Drawing(figure, frame, caption)
 
 
-def utility_slices(utilities: dict[str, Callable], ranges: dict[str, float], counts=(0, 1, 2, 3, 5)) -> Drawing:
+def utility_slices(
+    utilities: dict[str, Callable], ranges: dict[str, float], counts=(0, 1, 2, 3, 5)
+) -> Drawing:
     """Distilled utilities over R_ext at fixed violation counts."""
     figure = Figure((WIDTH, 3.2), layout="constrained")
     panels = figure.subplots(1, len(utilities), squeeze=False)[0]
@@ -227,7 +246,7 @@ def utility_slices(utilities: dict[str, Callable], ranges: dict[str, float], cou
         axes.set_xlabel("R_ext")
     panels[0].set_ylabel("u(R_ext, v)")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(counts))
-    caption = "Distilled utility at fixed violation counts v. It should fall with every further violation, everywhere."
+    caption = "Distilled utility at fixed violation counts v. It should fall with every further violation."
     return Drawing(figure, pd.concat(rows), caption)
 
 
@@ -236,10 +255,14 @@ def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Se
         _draw_method(axes, method, view.of(method))
     for kind in dict.fromkeys(item["kind"] for item in exact):
         pairs = sorted((item["mean_violations"], item["return"]) for item in exact if item["kind"] == kind)
-        axes.plot(*zip(*pairs), ":", marker="x", ms=5, lw=1.2, color=INK, alpha=0.75, label=f"exact optimum, {kind}")
+        axes.plot(
+            *zip(*pairs), ":", marker="x", ms=5, lw=1.2, color=INK, alpha=0.75, label=f"exact optimum, {kind}"
+        )
     _frontier_axes(axes)
     first = [point for point in named if point in view.main]
-    rest = [point for point in view.main if point not in first and point.method not in ("erm", "unconstrained")]
+    rest = [
+        point for point in view.main if point not in first and point.method not in ("erm", "unconstrained")
+    ]
     if first:
         _name_points(axes, [_named(point) for point in (*first, *rest)])
 
@@ -266,26 +289,34 @@ def _draw_method(axes: Axes, method: str, points: Sequence[Point]) -> None:
         pairs[:, 1], pairs[:, 0], np.nan_to_num(halves[:, 0]), np.nan_to_num(halves[:, 1]), fmt="none",
         ecolor=colour, elinewidth=0.9, alpha=0.4, zorder=2,
     )  # fmt: skip
-    axes.plot(pairs[:, 1], pairs[:, 0], label=label, color=colour, marker=marker, ms=6.5, lw=1.1, mec="white", mew=0.6,
-              linestyle=line, zorder=front)  # fmt: skip
+    axes.plot(
+        pairs[:, 1], pairs[:, 0], label=label, color=colour, marker=marker, ms=6.5, lw=1.1, mec="white", mew=0.6,
+        linestyle=line, zorder=front,
+    )  # fmt: skip
 
 
 def _matched_band(axes: Axes, points: Sequence[Point]) -> None:
     returns = [point.mean_return for point in points]
     pad = 0.02 * np.ptp(axes.get_ylim())
     axes.axhspan(min(returns) - pad, max(returns) + pad, color=BAND, zorder=0, lw=0)
-    axes.text(0.995, max(returns) + pad, "matched return", transform=axes.get_yaxis_transform(), ha="right", va="bottom",
-              fontsize=8, color="#8a6d1a")  # fmt: skip
+    axes.text(
+        0.995, max(returns) + pad, "matched return", transform=axes.get_yaxis_transform(), ha="right",
+        va="bottom", fontsize=8, color="#8a6d1a",
+    )  # fmt: skip
 
 
-def _percent_axis(axes: Axes, view: View) -> None:
+def _percent_axis(axes: Axes, view: View) -> bool:
+    """A second axis on the right; False where there is no unconstrained return to be a share of."""
     if view.unconstrained is None or view.unconstrained.mean_return <= 0:
-        return
+        return False
     scale = view.unconstrained.mean_return
-    right = axes.secondary_yaxis("right", functions=(lambda value: value / scale, lambda share: share * scale))
+    right = axes.secondary_yaxis(
+        "right", functions=(lambda value: value / scale, lambda share: share * scale)
+    )
     right.set_ylabel("share of unconstrained return")
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     right.spines["right"].set_visible(True)
+    return True
 
 
 def _name_points(axes: Axes, named: Sequence[tuple[float, float, str, str]]) -> None:
@@ -306,7 +337,8 @@ def _name_points(axes: Axes, named: Sequence[tuple[float, float, str, str]]) -> 
             inside = frame[0] <= box[0] and box[2] <= frame[2] and frame[1] <= box[1] and box[3] <= frame[3]
             if inside and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
-                axes.annotate(name, (x, y), (dx, dy), textcoords="offset points", fontsize=7.5, color=colour)
+                axes.annotate(name, (x, y), (dx, dy), textcoords="offset points", fontsize=7.5, color=colour,
+                              path_effects=_HALO, zorder=6)  # fmt: skip
                 break
 
 
@@ -348,7 +380,7 @@ def _seed_shares(point: Point, edges: np.ndarray) -> np.ndarray:
     """[seed, bin] share of episodes; a fraction of a violation counts up."""
     return np.array(
         [
-            [metrics.share_at(np.ceil(seed.counts), low, high) for low, high in zip(edges[:-1], edges[1:])]
+            [metrics.share_at(np.ceil(seed.counts), low, high) for low, high in itertools.pairwise(edges)]
             for seed in point.seeds
         ]
     )
@@ -362,14 +394,18 @@ def _draw_distribution(axes: Axes, point: Point, shares, edges, budget: float, e
     means = shares.mean(axis=0)
     places = np.arange(len(means))
     axes.bar(places, means, width=0.72, color=colour, alpha=0.85)
+    seen = means > 0
     for seed in shares:
-        axes.plot(places, seed, ".", color=INK, ms=3, alpha=0.6)
+        axes.plot(places[seen], seed[seen], ".", color=INK, ms=3, alpha=0.6)
+    tops = shares.max(axis=0)
     if exact is not None:
-        axes.plot(places[: len(exact)], exact[: len(places)], "x", color=INK, ms=6)
-    for place, mean, spread, beyond in zip(places, means, shares.max(axis=0), over):
+        known = min(len(exact), len(places))
+        axes.plot(places[:known], exact[:known], "x", color=INK, ms=6)
+        tops[:known] = np.maximum(tops[:known], exact[:known])
+    for place, mean, top, beyond in zip(places, means, tops, over):
         if mean > 0:
             text = percent(mean, 1) if mean >= 0.001 else "< 0.1 %"
-            axes.annotate(text, (place, max(mean, spread)), (0, 3), textcoords="offset points", ha="center",
+            axes.annotate(text, (place, top), (0, 4), textcoords="offset points", ha="center",
                           fontsize=7.5, color=OVER if beyond else "#444444")  # fmt: skip
     axes.set_title(point.label, loc="right", fontsize=9, color=colour, fontweight="bold", y=0.72)
     axes.yaxis.set_major_locator(MaxNLocator(3))
@@ -385,10 +421,14 @@ def _sweep_lines(top: Axes, bottom: Axes, method: str, rows: Sequence[dict]) -> 
     for axes, key in ((top, "return"), (bottom, "cvar")):
         half = np.nan_to_num([row[f"{key}_ci"] for row in rows])
         budgets, values = [row["budget"] for row in rows], [row[key] for row in rows]
-        axes.errorbar(budgets, values, half, color=colour, marker=marker, lw=1.3, elinewidth=0.9, capsize=2, label=name)
+        axes.errorbar(
+            budgets, values, half, color=colour, marker=marker, lw=1.3, elinewidth=0.9, capsize=2, label=name
+        )
 
 
-def _band(axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shades: bool = False) -> pd.DataFrame:
+def _band(
+    axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shades: bool = False
+) -> pd.DataFrame:
     frames = []
     for index, ((method, arm), curves) in enumerate(groups.items()):
         last = min(curve.steps[-1] for curve in curves)
@@ -401,7 +441,14 @@ def _band(axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shad
             colour = mpl.colormaps["viridis"](0.05 + 0.8 * index / max(1, len(groups) - 1))
         mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
         line = ("-", "--", "-.", ":")[sum(name == method for name, _ in list(groups)[:index]) % 4]
-        axes.plot(grid, mean, color=colour, lw=1.6, ls="-" if shades else line, label=f"{label} ({arm})" if arm else label)
+        axes.plot(
+            grid,
+            mean,
+            color=colour,
+            lw=1.6,
+            ls="-" if shades else line,
+            label=f"{label} ({arm})" if arm else label,
+        )
         axes.fill_between(grid, low, high, color=colour, alpha=0.15, lw=0)
         frames.append(pd.DataFrame({"method": method, "arm": arm, "what": key, "steps": grid, "mean": mean,
                                     "min": low, "max": high, "seeds": len(curves)}))  # fmt: skip

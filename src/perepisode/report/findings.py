@@ -46,9 +46,11 @@ def find(episodes: Episodes, views: list[View]) -> Finding:
     sentences = [*_mean_view(first), *_tail_view(first, chosen, rivals), *_cost_view(first, chosen, rivals)]
     for view in ordered[1:]:
         if view.binds is not False and (other := matched.focal(view)) is not None:
-            sentences.append(f"{dilemma_name(view.dilemma)}: {_tail_sentence(view, other, matched.partners(view, other))}")
+            sentences.append(
+                f"{dilemma_name(view.dilemma)}: {_tail_sentence(view, other, matched.partners(view, other))}"
+            )
     cards = [_card(point, chosen) for point in (chosen, *rivals)]
-    caveats = [*_study_caveats(episodes, views), *_tail_caveats(first, chosen, rivals)]
+    caveats = [*_tail_caveats(first, chosen, rivals), *_study_caveats(episodes, views)]
     return Finding(_headline(first, chosen, rivals), sentences, cards, caveats)
 
 
@@ -60,8 +62,12 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
         return f"{name}: {chosen.label} averages {mean} violations an episode, and {own} in its worst tenth."
     others = [point.interval(cvar).mean for point in rivals]
     span = number(others[0]) if len(others) == 1 else f"{number(min(others))} to {number(max(others))}"
-    nearest = "the agent nearest in return commits" if len(others) == 1 else "the agents nearest in return commit"
-    return f"{name}: in its worst tenth of episodes {chosen.label} commits {own} violations; {nearest} {span}."
+    nearest = (
+        "the agent nearest in return commits" if len(others) == 1 else "the agents nearest in return commit"
+    )
+    return (
+        f"{name}: in its worst tenth of episodes {chosen.label} commits {own} violations; {nearest} {span}."
+    )
 
 
 def _mean_view(view: View) -> list[str]:
@@ -71,8 +77,10 @@ def _mean_view(view: View) -> list[str]:
     gain = next(iter(areas.values()))["gain"]
     verdict = "the methods share one frontier, and means cannot tell them apart"
     if not gain < SHARED:
-        verdict = "the methods do not share one frontier here, so part of any tail difference may be a better optimum"
-    return [f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}; {verdict}."]
+        verdict = "the methods do not share one frontier here, and a tail difference may be a better optimum"
+    return [
+        f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}; {verdict}."
+    ]
 
 
 def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
@@ -93,12 +101,14 @@ def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
         if test.p != test.p:
             verdict = "one seed, no test"
         elif test.p < SIGNIFICANT:
-            verdict = f"{'heavier' if test.difference > 0 else 'lighter'} tail, t = {number(test.t, 1)}, p {_p(test.p)}"
+            word = "heavier" if test.difference > 0 else "lighter"
+            verdict = f"{word} tail, t = {number(test.t, 1)}, p {_p(test.p)}"
         else:
             verdict = f"not distinguishable, t = {number(test.t, 1)}, p {_p(test.p)}"
         judged.append(f"{rival.label} {mean} ({verdict})")
     own = plus_minus(*chosen.interval(cvar)[:2])
-    return f"worst-tenth mean at return {number(chosen.mean_return, 1)}: {chosen.label} {own}; {'; '.join(judged)}."
+    level = number(chosen.mean_return, 1)
+    return f"worst-tenth mean at return {level}: {chosen.label} {own}; {'; '.join(judged)}."
 
 
 def _cost_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
@@ -137,9 +147,13 @@ def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
         )
     if not rivals:
         caveats.append("No other method to match with, so nothing here is a comparison at equal return.")
-    flat = [point.label for point in (chosen, *rivals) if len(point.seeds) > 1 and np.ptp(point.each(cvar)) == 0]
+    flat = [
+        point.label for point in (chosen, *rivals) if len(point.seeds) > 1 and np.ptp(point.each(cvar)) == 0
+    ]
     if flat:
-        caveats.append(f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero is not certainty.")
+        caveats.append(
+            f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero is not certainty."
+        )
     return caveats
 
 
@@ -150,16 +164,20 @@ def _study_caveats(episodes: Episodes, views: list[View]) -> list[str]:
         caveats.append("One seed only: no interval and no test is possible, and none is shown.")
     elif min(counts) < FEW_SEEDS:
         span = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-        caveats.append(f"Few seeds ({span} an agent): intervals are wide, and their width is itself uncertain.")
+        caveats.append(
+            f"Few seeds ({span} an agent): intervals are wide, and their width is itself uncertain."
+        )
     for view in views:
         if view.binds is False:
             share = view.unconstrained.interval(metrics.p_any).mean
             caveats.append(
-                f"{dilemma_name(view.dilemma)} does not bind: the unconstrained agent violates in {percent(share)} of "
-                "episodes, so its frontier carries no signal."
+                f"{dilemma_name(view.dilemma)} does not bind: the unconstrained agent violates in "
+                f"{percent(share)} of episodes, so its frontier carries no signal."
             )
         elif view.binds is None:
-            caveats.append(f"{dilemma_name(view.dilemma)}: no unconstrained agent, so no gap and no share of its return.")
+            caveats.append(
+                f"{dilemma_name(view.dilemma)}: no unconstrained agent, so no gap and no share of its return."
+            )
     caveats += _protocol_caveats(episodes, views)
     caveats += _run_caveats(episodes, views)
     return caveats
@@ -170,33 +188,48 @@ def _protocol_caveats(episodes: Episodes, views: list[View]) -> list[str]:
     used = views[0].protocol
     lengths = {name: episodes.mean_length(name) for name in PROTOCOLS}
     if used == "window":
-        caveats.append("Only episodes that finished inside a fixed window were kept: long episodes are under-represented.")
+        caveats.append(
+            "Only episodes that finished inside a fixed window were kept: long ones are under-represented."
+        )
     elif lengths["window"] < 0.99 * lengths["first"]:
         caveats.append(
-            f"The paper's window keeps episodes of {lengths['window']:.0f} steps on average, the first episodes of every "
-            f"world have {lengths['first']:.0f}: it favours short ones. Numbers here use the latter."
+            f"The paper's window keeps episodes of {lengths['window']:.0f} steps on average, the first episodes "
+            f"of every world have {lengths['first']:.0f}: it favours short ones. Numbers here use the latter."
         )
     if episodes.unfinished:
         caveats.append(f"{episodes.unfinished} unfinished episodes are left out.")
+    shares = []
     for view in views:
         missed = tables.missed(episodes, view.dilemma)
-        if missed is not None:
+        if missed is not None and missed.frame["missed_share"].max() > 0:
             total = np.average(missed.frame["missed_share"], weights=missed.frame["violations"])
-            if total > 0.005:
-                caveats.append(
-                    f"{dilemma_name(view.dilemma)}: the paper's detector misses {percent(total)} of the violations; "
-                    "numbers here are exact counts."
-                )
+            shares.append(f"{percent(total)} ({dilemma_name(view.dilemma)})")
+    if shares:
+        caveats.append(
+            f"The paper's detector misses {', '.join(shares)} of the violations; ours are exact counts."
+        )
     return caveats
 
 
 def _run_caveats(episodes: Episodes, views: list[View]) -> list[str]:
     caveats = []
-    steps = sorted({seed.steps for view in views for point in view.main for seed in point.seeds if seed.steps == seed.steps})
+    steps = sorted(
+        {
+            seed.steps
+            for view in views
+            for point in view.main
+            for seed in point.seeds
+            if seed.steps == seed.steps
+        }
+    )
     if len(steps) > 1:
-        caveats.append(f"Agents were trained for different numbers of steps, from {steps[0]:.3g} to {steps[-1]:.3g}.")
+        caveats.append(
+            f"Agents were trained for different numbers of steps, from {steps[0]:.3g} to {steps[-1]:.3g}."
+        )
     if steps and episodes.environment == paper_numbers.ENVIRONMENT and steps[-1] < paper_numbers.STEPS:
-        caveats.append(f"Trained for {steps[-1]:.3g} steps against the paper's 10⁹: returns are not comparable.")
+        caveats.append(
+            f"Trained for {steps[-1]:.3g} steps against the paper's 10⁹: returns are not comparable."
+        )
     for view in views:
         for point in view.main:
             middle = float(np.median(point.returns))
@@ -211,4 +244,3 @@ def _run_caveats(episodes: Episodes, views: list[View]) -> list[str]:
 
 def _p(p: float) -> str:
     return p_value(p) if p < 0.001 else f"= {p_value(p)}"
-

@@ -1,7 +1,7 @@
 """Pairing at equal mean return: the only place where a tail difference is due to the objective.
 
-The focal agent is paired with every rival method in two ways: with the arm of nearest return, as in the paper,
-and with the rival's own frontier interpolated to exactly the focal agent's return.
+The focal agent is paired with every rival method in two ways: with the arm of nearest return, as in the
+paper, and with the rival's own frontier interpolated to exactly the focal agent's return.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Tail(NamedTuple):
 
 
 class Interpolated(NamedTuple):
-    """A rival's frontier read at the focal return; `tail` is None, with the reason, where it does not reach."""
+    """A rival's frontier at the focal return; `tail` is None where it does not reach (`between` says why)."""
 
     method: str
     between: str
@@ -42,7 +42,7 @@ def focal(view: View) -> Point | None:
     """The agent whose tail is compared: ESR with one tolerated violation, if there is such an agent."""
     stated = [point for point in view.of("esr") if point.value > 0] or view.of(*PER_EPISODE)
     if stated:
-        return min(stated, key=lambda point: (abs(point.value - 1), point.value) if point.value == point.value else (9e9, 0))
+        return min(stated, key=lambda point: abs(point.value - 1) if point.value == point.value else np.inf)
     others = [point for point in view.main if point.method not in NOT_RIVALS] or list(view.main)
     return min(others, key=lambda point: point.interval(cvar).mean, default=None)
 
@@ -62,10 +62,11 @@ def partners(view: View, chosen: Point) -> list[Point]:
     return found
 
 
-def is_matched(view: View, one: Point, other: Point) -> bool:
-    """Whether two mean returns differ by less than 1 % of the unconstrained (else of the larger) return."""
-    scale = view.unconstrained.mean_return if view.unconstrained else max(one.mean_return, other.mean_return, key=abs)
-    return abs(one.mean_return - other.mean_return) <= FAR * abs(scale)
+def is_matched(view: View, one: Point, other: Point, reach: float = FAR) -> bool:
+    """Whether mean returns differ by at most this share of the unconstrained (else of the larger) return."""
+    pair = (one.mean_return, other.mean_return)
+    scale = view.unconstrained.mean_return if view.unconstrained else max(map(abs, pair))
+    return abs(pair[0] - pair[1]) <= reach * abs(scale)
 
 
 def tail(point: Point, chosen: Point) -> Tail:
@@ -91,7 +92,7 @@ def interpolated(view: View, chosen: Point, method: str) -> Interpolated:
         reach = f"{min(arm.mean_return for arm in kept):.2f} to {max(arm.mean_return for arm in kept):.2f}"
         return Interpolated(method, f"its frontier reaches returns from {reach} only", None)
     low, high = kept[found.low], kept[found.high]
-    between = low.label if low is high else f"{low.label} and {high.label}, weight {found.weight:.2f}"
+    between = _name(low) if low is high else f"{_name(low)} → {_name(high)}, {found.weight:.0%}"
 
     def blend(metric) -> Interval:
         return compare.blend(low.each(metric), high.each(metric), found.weight)
@@ -110,6 +111,10 @@ def interpolated(view: View, chosen: Point, method: str) -> Interpolated:
         against,
     )
     return Interpolated(method, between, values)
+
+
+def _name(point: Point) -> str:
+    return point.arm or point.label.lower()
 
 
 def _p_over(counts: np.ndarray, budget: float) -> float:

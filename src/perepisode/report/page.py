@@ -12,12 +12,12 @@ import perepisode
 from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import curves as training
 from perepisode.report import distilled, figures, findings, matched, tables, versus
-from perepisode.report.points import COUNTERS, PER_EPISODE, PROTOCOLS, Episodes, Point, View
+from perepisode.report.points import PER_EPISODE, PROTOCOLS, Episodes, Point, View
 from perepisode.report.style import FRACTION, dilemma_name, look
 
 TEXT_COLUMNS = (
-    "Agent", "Read between", "Episodes", "Counted by", "Compared with", "Where", "Dilemma", "Quantity", "Policy",
-    "Kind", "Unit of violations", "File", "Key", "Value", "Metric", "Meaning",
+    "Agent", "Read between", "Kept", "Counted by", "Compared with", "Where", "Dilemma", "Quantity", "Policy",
+    "Kind", "Unit of violations", "File", "Key", "Value", "Metric", "Meaning", "Run",
 )  # fmt: skip
 MOST_CURVES = 8
 
@@ -72,8 +72,8 @@ def build(
 ) -> Path:
     """Write index.html, report.md, a CSV for every figure and table, and return the page's path.
 
-    `curves` are run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the exact optima of
-    the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over, distribution).
+    `curves` are run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the exact optima
+    of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over, distribution).
     """
     table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
     study = Episodes(table)
@@ -87,7 +87,7 @@ def build(
 
 
 def _views(study: Episodes) -> list[View]:
-    """One view for every dilemma that agents were trained for, by the unbiased protocol where it has episodes."""
+    """A view of every dilemma that agents were trained for, by the unbiased protocol if it has episodes."""
     for protocol in PROTOCOLS:
         views = [study.view(dilemma, protocol) for dilemma in study.dilemmas]
         trained = [view for view in views if any(point.method != "unconstrained" for point in view.points)]
@@ -105,7 +105,9 @@ def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
         try:
             items += json.loads(Path(one).read_text())
         except (OSError, json.JSONDecodeError) as error:
-            raise ValueError(f"{one} is not a readable list of exact optima ({error}); write it again") from error
+            raise ValueError(
+                f"{one} is not a readable list of exact optima ({error}); write it again"
+            ) from error
     for item in items:
         for key in ("label", "kind", "return", "mean_violations", "cvar"):
             if key not in item:
@@ -126,7 +128,11 @@ def _sections(inputs: Inputs) -> list[Section]:
         optima.add(tables.exact_optima(inputs.exact))
         sections.append(optima)
     sections += [_measuring_section(inputs), _versus_section(inputs), _reading_section(inputs)]
-    return [section for section in sections if section.blocks or section.left_out]
+    empty = Section("not-shown", "Not shown")
+    empty.left_out = [text for section in sections if not section.blocks for text in section.left_out]
+    return [
+        section for section in (*sections, empty) if section.blocks or (section is empty and empty.left_out)
+    ]
 
 
 def _dilemma_section(view: View, inputs: Inputs) -> Section:
@@ -134,26 +140,34 @@ def _dilemma_section(view: View, inputs: Inputs) -> Section:
     chosen = matched.focal(view)
     rivals = matched.partners(view, chosen) if chosen else []
     if view.binds is False:
-        section.intro = "This dilemma does not bind: even the unconstrained agent hardly ever violates."
-        section.left_out.append(
-            "Frontier, distributions and matched tails are left out: without violations they carry no signal."
+        section.intro = (
+            "This dilemma does not bind: even the unconstrained agent hardly ever violates. Frontier, "
+            "distributions, matched tails and hypervolume are left out, since without violations they carry no signal."
         )
     else:
         _comparison_blocks(section, view, chosen, rivals, inputs)
+        section.add(tables.hypervolume(view), "Hypervolume is left out: it needs ESR agents beside others.")
     if view.unconstrained is not None and chosen is not None:
         section.add(tables.cost_of_compliance(view, chosen))
     else:
-        section.left_out.append("Cost of compliance is left out: there is no unconstrained agent to compare with.")
-    section.add(tables.hypervolume(view), "Hypervolume is left out: it needs ESR agents beside others.")
+        section.left_out.append(
+            "Cost of compliance is left out: there is no unconstrained agent to compare with."
+        )
     section.add(tables.apart(view))
     section.add(tables.complete(view, inputs.episodes.dilemmas))
     return section
 
 
-def _comparison_blocks(section: Section, view: View, chosen: Point, rivals: list[Point], inputs: Inputs) -> None:
+def _comparison_blocks(
+    section: Section, view: View, chosen: Point, rivals: list[Point], inputs: Inputs
+) -> None:
     name = view.dilemma
     if len(view.main) > 1:
-        section.draw(f"frontier_{name}", "Mean return against mean violations", figures.frontier(view, chosen, inputs.exact))
+        section.draw(
+            f"frontier_{name}",
+            "Mean return against mean violations",
+            figures.frontier(view, chosen, inputs.exact),
+        )
     else:
         section.left_out.append("The frontier is left out: it needs more than one agent.")
     shown = [chosen, *rivals]
@@ -161,9 +175,14 @@ def _comparison_blocks(section: Section, view: View, chosen: Point, rivals: list
     section.draw(f"distributions_{name}", "Violations per episode at matched return", drawing)
     if rivals:
         section.add(tables.matched_nearest(view, chosen))
-        section.add(tables.matched_interpolated(view, chosen))
+        nowhere = (
+            f"Interpolated tails are left out: no rival's frontier reaches the return of {chosen.label}."
+        )
+        section.add(tables.matched_interpolated(view, chosen), nowhere)
     else:
-        section.left_out.append("Matched tails are left out: there is no second method with a sweep to match.")
+        section.left_out.append(
+            "Matched tails are left out: there is no second method with a sweep to match."
+        )
     if len([point for point in view.of("esr") if point.value == point.value]) > 1:
         section.draw(f"budget_sweep_{name}", "Budget sweep", figures.budget_sweep(view))
     else:
@@ -179,7 +198,11 @@ def _exact_for(points: list[Point], exact: list[dict]) -> dict[str, list[float]]
     found = {}
     for point in points:
         for item in exact:
-            names = (point.label, f"{point.method} {point.arm}", point.arm if item["kind"] == point.method else None)
+            names = (
+                point.label,
+                f"{point.method} {point.arm}",
+                point.arm if item["kind"] == point.method else None,
+            )
             if item["label"] in names and item.get("distribution"):
                 found[point.label] = item["distribution"]
     return found
@@ -191,10 +214,13 @@ def _training_section(inputs: Inputs) -> Section:
         section.left_out.append("Training curves and λ are left out: no run folders were given.")
         return section
     for view in inputs.views:
-        own = [curve for curve in inputs.curves if curve.dilemma == view.dilemma or curve.method == "unconstrained"]
-        main = [curve for curve in own if not _other_gamma(curve.gamma, inputs.episodes.main_gamma)]
-        groups = training.group(main)
-        if not groups:
+        main = [curve for curve in inputs.curves if not _other_gamma(curve.gamma, inputs.episodes.main_gamma)]
+        own = [curve for curve in main if curve.dilemma == view.dilemma]
+        free = [curve for curve in main if curve.method == "unconstrained" and curve.dilemma != view.dilemma]
+        if not any(curve.method == "unconstrained" for curve in own):
+            own += [curve.without("violations") for curve in free]  # they were counted for another dilemma
+        groups = training.group(own)
+        if not any(method != "unconstrained" for method, _ in groups):
             section.left_out.append(f"{dilemma_name(view.dilemma)}: no curves among the run folders.")
             continue
         title = f"Training on {dilemma_name(view.dilemma)}"
@@ -214,7 +240,12 @@ def _chosen_curves(groups: dict, view: View) -> dict:
     """The agents compared elsewhere first, then others, as many as stay readable."""
     chosen = matched.focal(view)
     first = [chosen, *matched.partners(view, chosen)] if chosen else []
-    wanted = [("unconstrained", ""), *((point.method, point.arm) for point in first), ("esr", "k=0"), ("erm", "heuristic")]
+    wanted = [
+        ("unconstrained", ""),
+        *((point.method, point.arm) for point in first),
+        ("esr", "k=0"),
+        ("erm", "heuristic"),
+    ]
     wanted += [("esr_distilled", ""), *groups]
     return {key: groups[key] for key in [key for key in dict.fromkeys(wanted) if key in groups][:MOST_CURVES]}
 
@@ -224,7 +255,9 @@ def _utility_section(inputs: Inputs) -> Section:
     if inputs.utilities:
         drawn = {name: utility for name, (utility, _) in inputs.utilities.items()}
         tops = {name: top for name, (_, top) in inputs.utilities.items()}
-        section.draw("utility_slices", "Utility at fixed violation counts", figures.utility_slices(drawn, tops))
+        section.draw(
+            "utility_slices", "Utility at fixed violation counts", figures.utility_slices(drawn, tops)
+        )
     else:
         section.left_out.append("Utility slices are left out: no distilled utility was given.")
     return section
@@ -241,14 +274,18 @@ def _measuring_section(inputs: Inputs) -> Section:
             section.add(tables.protocols(inputs.episodes, view, chosen))
         section.add(tables.missed(inputs.episodes, view.dilemma))
     if not section.blocks:
-        section.left_out.append("No second protocol and no second count in these tables, so there is nothing to compare.")
+        section.left_out.append(
+            "Protocol and detector are left out: there is one protocol and one count only."
+        )
     return section
 
 
 def _versus_section(inputs: Inputs) -> Section:
     section = Section("paper", "Paper versus here")
     if inputs.episodes.environment == "external":
-        section.left_out.append("Left out: these agents come from another environment and other methods than the paper's.")
+        section.left_out.append(
+            "Paper versus here is left out: another environment and other methods than the paper's."
+        )
         return section
     utilities = {name: utility for name, (utility, _) in inputs.utilities.items()}
     section.add(versus.paper_versus_here(inputs.episodes, utilities))
@@ -265,11 +302,12 @@ def _reading_section(inputs: Inputs) -> Section:
         "±": "95 % t interval over seeds, the replication unit; never over episodes",
         "Welch t, p": "two-sided test of equal means with unequal variances, one number a seed",
         "matched": "compared at equal mean return: nearest arm, or interpolated along the method's frontier",
-        "protocol": f"this report: {PROTOCOLS[inputs.views[0].protocol]}, {COUNTERS[inputs.views[0].counter]}",
+        "protocol": f"this report: {tables.basis(inputs.views[0])}",
     }
     shown = {"Metric": list(meanings), "Meaning": list(meanings.values())}
     section = Section("reading", "How to read, and where it comes from")
     section.add(tables.Table("definitions", "Definitions", "", shown, pd.DataFrame(shown)))
+    section.add(tables.runs(inputs.views))
     rows = [
         (Path(file["path"]).name, key, _plain(value))
         for file in inputs.episodes.provenance
@@ -315,7 +353,7 @@ def _html(kicker: str, finding: findings.Finding, sections: list[Section]) -> st
     )
     for section in sections:  # drawings are ours and their text is drawn as paths; all else is escaped
         section.blocks = [
-            Drawn(b.name, b.title, b.caption, Markup(b.svg), b.frame) if isinstance(b, Drawn) else b  # noqa: S704
+            Drawn(b.name, b.title, b.caption, Markup(b.svg), b.frame) if isinstance(b, Drawn) else b
             for b in section.blocks
         ]
     return environment.get_template("template.html").render(
@@ -326,7 +364,7 @@ def _html(kicker: str, finding: findings.Finding, sections: list[Section]) -> st
         colour=lambda method: look(method).colour,
         text_columns=TEXT_COLUMNS,
         zip=zip,
-        footer=f"Written by perepisode {perepisode.__version__}. Every figure and table is beside this page as CSV.",
+        footer=f"perepisode {perepisode.__version__}. Every figure and table is beside this page as CSV.",
     )
 
 
@@ -339,7 +377,11 @@ def _markdown(kicker: str, finding: findings.Finding, sections: list[Section]) -
         for block in section.blocks:
             lines += ["", f"### {_literal(block.title)}", ""]
             if isinstance(block, Drawn):
-                lines += [f"![{_literal(block.title)}](figures/{block.name}.svg)", "", _literal(block.caption)]
+                lines += [
+                    f"![{_literal(block.title)}](figures/{block.name}.svg)",
+                    "",
+                    _literal(block.caption),
+                ]
             else:
                 lines += [*_markdown_table(block), "", _literal(block.note)]
             lines += ["", f"[data](data/{block.name}.csv)"]

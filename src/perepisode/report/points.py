@@ -54,6 +54,7 @@ class Point:
     main: bool
     suffix: str
     seeds: tuple[Seed, ...]
+    _known: dict = field(default_factory=dict, repr=False)  # metrics already taken: a tail is asked for often
 
     @property
     def label(self) -> str:
@@ -77,7 +78,9 @@ class Point:
 
     def each(self, metric: compare.Metric) -> np.ndarray:
         """A metric of the violation counts, one number a seed."""
-        return np.array([metric(seed.counts) for seed in self.seeds])
+        if metric not in self._known:
+            self._known[metric] = np.array([metric(seed.counts) for seed in self.seeds])
+        return self._known[metric]
 
     def interval(self, metric: compare.Metric) -> Interval:
         return compare.t_interval(self.each(metric))
@@ -162,10 +165,17 @@ class Episodes:
         self.main_gamma = _most_common(self._keys, "gamma")
         trained_on = set(self._keys["detector"])
         self.main_detector = "exact" if "exact" in trained_on else _most_common(self._keys, "detector")
+        self._views: dict[tuple[str, str, str], View] = {}
         _refuse_double_seeds(self._keys)
 
     def view(self, dilemma: str, protocol: str = "first", counter: str = "exact") -> View:
         """The operating points of a dilemma: its own runs, and the unconstrained ones counted for it."""
+        name = (dilemma, protocol, counter)
+        if name not in self._views:
+            self._views[name] = self._make_view(*name)
+        return self._views[name]
+
+    def _make_view(self, dilemma: str, protocol: str, counter: str) -> View:
         keys = self._keys
         chosen = (keys["dilemma"] == dilemma) & (keys["method"] != "unconstrained")
         chosen |= self._unconstrained_for(dilemma)
@@ -250,7 +260,8 @@ def _refuse_double_seeds(keys: pd.DataFrame) -> None:
         first = twice.iloc[0]
         runs = ", ".join(twice["run"].iloc[:2])
         raise ValueError(
-            f"two runs of {first['method']} {first['arm']} have seed {first['seed']}: {runs}; report one of them"
+            f"two runs of {first['method']} {first['arm']} have seed {first['seed']}: {runs}; "
+            "report one of them"
         )
 
 

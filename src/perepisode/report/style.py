@@ -22,7 +22,7 @@ METHODS = {
     "lagrangian": Look("Lagrangian", "#e08a00", "^"),
     "esr": Look("ESR", "#00805c", "D"),
     "esr_distilled": Look("ESR distilled", "#5fae3c", "d"),
-    "ser_racc": Look("SER+R_acc", "#56a8dd", "p"),
+    "ser_racc": Look("SER+R_acc", "#3d9ad1", "p"),
     "saute": Look("Sauté", "#c4450c", "v"),
     "pid_lagrangian": Look("PID Lagrangian", "#9c6b12", "<"),
     "cvar": Look("CVaR-constrained", "#7b2b55", "X"),
@@ -58,16 +58,18 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def plus_minus(mean: float, half: float, digits: int = 2) -> str:
-    """"1.04 ± 0.07", or the mean alone where one seed allows no interval."""
-    return number(mean, digits) if half != half else f"{number(mean, digits)} ± {number(half, digits)}"
+    """ "1.04 ± 0.07", or the mean alone where one seed allows no interval."""
+    return (
+        number(mean, digits) if half != half else f"{number(mean, digits)}\u00a0±\u00a0{number(half, digits)}"
+    )
 
 
 def percent(share: float, digits: int = 1) -> str:
-    return "–" if share != share else f"{100 * share:.{digits}f} %"
+    return "–" if share != share else f"{100 * share:.{digits}f}\u00a0%"
 
 
 def scientific(value: float) -> str:
-    return "–" if value != value else f"{value:.1e}".replace("-", "−")
+    return "–" if value != value else "0" if value == 0 else f"{value:.1e}".replace("-", "−")
 
 
 def p_value(p: float) -> str:

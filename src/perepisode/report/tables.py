@@ -44,24 +44,29 @@ def matched_nearest(view: View, chosen: matched.Point) -> Table:
     tails = [matched.tail(point, chosen) for point in points]
     shown = {"Agent": [point.label for point in points], **_tail_columns(tails, chosen)}
     bounds = [compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], cvar) for point in points]
-    shown["CVaR, bootstrap"] = [f"{low:.2f} – {high:.2f}" for low, high in bounds]
-    shown["Tail / episodes"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
+    shown["Bootstrap"] = [f"{low:.2f} – {high:.2f}" for low, high in bounds]
+    shown["Tail / N"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
     frame = _tail_frame([point.label for point in points], tails)
     frame["bootstrap_low"], frame["bootstrap_high"] = zip(*bounds)
     frame["tail_episodes"] = [point.tail_episodes for point in points]
     frame["episodes"] = [point.episodes for point in points]
     note = (
-        "Paired by nearest mean return. ± is the 95 % t interval over seeds; Welch's test compares the CVaR with "
-        f"{chosen.label}. The bootstrap resamples seeds, then episodes. “Tail” is how many episodes the CVaR averages."
+        "Paired by nearest mean return. ± is the 95 % t interval over seeds; Welch's test compares the CVaR "
+        f"with {chosen.label}. The bootstrap resamples seeds, then episodes. “Tail” is how many of the N "
+        "episodes the CVaR averages."
     )
     methods = [point.method for point in points]
-    return Table(f"matched_nearest_{view.dilemma}", "Matched tails, nearest return", note, shown, frame, methods)
+    return Table(
+        f"matched_nearest_{view.dilemma}", "Matched tails, nearest return", note, shown, frame, methods
+    )
 
 
-def matched_interpolated(view: View, chosen: matched.Point) -> Table:
+def matched_interpolated(view: View, chosen: matched.Point) -> Table | None:
     """The same with every rival's frontier read at exactly the focal agent's return."""
     reads = [matched.interpolated(view, chosen, method) for method in matched.rivals(view, chosen)]
     reached = [read for read in reads if read.tail is not None]
+    if not reached:
+        return None
     tails = [matched.tail(chosen, chosen), *(read.tail for read in reached)]
     labels = [chosen.label, *(look(read.method).label for read in reached)]
     shown = {"Agent": labels, **_tail_columns(tails, chosen)}
@@ -69,10 +74,13 @@ def matched_interpolated(view: View, chosen: matched.Point) -> Table:
     frame = _tail_frame(labels, tails)
     frame["between"] = shown["Read between"]
     note = (
-        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated linearly to the "
-        f"return of {chosen.label}, so that no difference is left to position. Variances of the two ends add."
+        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated linearly "
+        f"to the return of {chosen.label}, so that no difference is left to position: “a → b, 40%” is 40 % of "
+        "the way from a to b. Variances of the ends add."
     )
-    missing = "".join(f" {look(read.method).label} is left out: {read.between}." for read in reads if read.tail is None)
+    missing = "".join(
+        f" {look(read.method).label} is left out: {read.between}." for read in reads if read.tail is None
+    )
     methods = [chosen.method, *(read.method for read in reached)]
     title = "Matched tails, interpolated to the same return"
     return Table(f"matched_interpolated_{view.dilemma}", title, note + missing, shown, frame, methods)
@@ -89,8 +97,9 @@ def _tail_columns(tails: list[matched.Tail], chosen: matched.Point) -> dict[str,
     columns["Std"] = [number(one.std.mean) for one in tails]
     columns["CVaR 10 %"] = [plus_minus(one.cvar.mean, one.cvar.half) for one in tails]
     tests = [one.against_focal for one in tails]
-    columns["Welch t"] = ["" if test is None else number(test.t, 1) for test in tests]
-    columns["p"] = ["" if test is None else p_value(test.p) for test in tests]
+    columns["Welch t (p)"] = [
+        "" if test is None else f"{number(test.t, 1)} ({p_value(test.p)})" for test in tests
+    ]
     return columns
 
 
@@ -107,7 +116,7 @@ def _tail_frame(labels: list[str], tails: list[matched.Tail]) -> pd.DataFrame:
 
 
 def cost_of_compliance(view: View, chosen: matched.Point) -> Table:
-    """Return given up against the unconstrained agent, at each method's strict corner and at the matched arm."""
+    """Return given up against the unconstrained agent, at each method's strict corner and matched arm."""
     points = _cost_points(view, chosen)
     free = compare.t_interval(view.unconstrained.returns)
     gaps = [compare.gap(free, compare.t_interval(point.returns)) for point in points]
@@ -142,7 +151,10 @@ def _cost_points(view: View, chosen: matched.Point) -> list[Point]:
     """Unconstrained first; then each method's arm with the fewest violations and its matched arm."""
     wanted = [chosen, *matched.partners(view, chosen)]
     wanted += [view.of(method)[0] for method in view.methods if method != "unconstrained"]
-    return [view.unconstrained, *(point for point in view.main if point in wanted and point is not view.unconstrained)]
+    return [
+        view.unconstrained,
+        *(point for point in view.main if point in wanted and point is not view.unconstrained),
+    ]
 
 
 def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
@@ -176,7 +188,7 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
         "Episodes": [str(row["episodes"]) for row in rows],
     }
     shown = {name: cells for name, cells in shown.items() if any(cell != "–" for cell in cells)}
-    note = f"All agents trained for {dilemma_name(view.dilemma)}, {_basis(view)}, means over seeds."
+    note = f"All agents trained for {dilemma_name(view.dilemma)}, {basis(view)}, means over seeds."
     if others:
         names = " and ".join(dilemma_name(name) for name in others)
         note += f" {names}: violations an episode of the dilemmas the agent was not trained for."
@@ -212,12 +224,15 @@ def _seed_mean(point: Point, name: str) -> float:
 
 
 def hypervolumes(view: View) -> dict[str, dict[str, float]]:
-    """Area under the mean frontier without and with the per-episode agents, in both units, and its reference."""
+    """Area under the mean frontier without and with the per-episode agents, in both units."""
     base = [point for point in view.main if point.method not in PER_EPISODE]
     if not base or len(base) == len(view.main):
         return {}
     result = {}
-    for unit, harm in (("per step", lambda p: p.rates.mean()), ("per episode", lambda p: p.interval(metrics.mean).mean)):
+    for unit, harm in (
+        ("per step", lambda p: p.rates.mean()),
+        ("per episode", lambda p: p.interval(metrics.mean).mean),
+    ):
         pairs = np.array([(point.mean_return, harm(point)) for point in view.main])
         if not np.isfinite(pairs).all():
             continue
@@ -270,8 +285,8 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
                 rows += [
                     {
                         "agent": point.label,
-                        "episodes_of": PROTOCOLS[protocol],
-                        "counted_by": COUNTERS[counter],
+                        "episodes_of": "first episodes" if protocol == "first" else "window",
+                        "counted_by": "exact" if counter == "exact" else "state difference",
                         "return": point.mean_return,
                         "length": _seed_mean(point, "lengths"),
                         "violations": point.interval(metrics.mean).mean,
@@ -286,7 +301,7 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
     frame = pd.DataFrame(rows)
     shown = {
         "Agent": list(frame["agent"]),
-        "Episodes": list(frame["episodes_of"]),
+        "Kept": list(frame["episodes_of"]),
         "Counted by": list(frame["counted_by"]),
         "Return": [number(value) for value in frame["return"]],
         "Length": [number(value, 1) for value in frame["length"]],
@@ -296,11 +311,12 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
         "N": [str(value) for value in frame["episodes"]],
     }
     note = (
-        "The paper keeps the episodes that finish inside a fixed window of steps, which favours short ones; the "
-        "unbiased protocol keeps the first episodes of every world. Its detector compares states before and after "
-        "a step; the exact count looks between the phases of a step."
+        "The paper keeps the episodes that finish inside a fixed window of steps, which favours short ones; "
+        "the unbiased protocol keeps the first episodes of every world. Its detector compares states before "
+        "and after a step; the exact count looks between the phases of a step."
     )
-    return Table(f"protocols_{view.dilemma}", "What the way of measuring does", note, shown, frame)
+    title = f"What the way of measuring does: {dilemma_name(view.dilemma)}"
+    return Table(f"protocols_{view.dilemma}", title, note, shown, frame)
 
 
 def missed(episodes: Episodes, dilemma: str) -> Table | None:
@@ -317,8 +333,10 @@ def missed(episodes: Episodes, dilemma: str) -> Table | None:
         "Violations counted": [f"{value:.0f}" for value in frame["violations"]],
         "Missed": [percent(value) for value in frame["missed_share"]],
     }
-    note = f"Over all agents the paper's detector misses {percent(total)} of the violations of {dilemma_name(dilemma)}."
-    return Table(f"missed_{dilemma}", "Violations that the paper's detector misses", note, shown, frame)
+    name = dilemma_name(dilemma)
+    note = f"Over all agents the paper's detector misses {percent(total)} of the violations of {name}."
+    title = f"Violations that the paper's detector misses: {dilemma_name(dilemma)}"
+    return Table(f"missed_{dilemma}", title, note, shown, frame)
 
 
 def apart(view: View) -> Table | None:
@@ -348,15 +366,54 @@ def apart(view: View) -> Table | None:
         "Change of CVaR": [number(value) for value in frame["cvar_change"]],
         "Compared with": [value or "–" for value in frame["twin"]],
     }
-    note = "Kept apart from every comparison above: these arms differ in γ or in the detector they were trained on."
+    note = "Kept apart from every comparison above: these arms differ in γ or in the detector trained on."
     return Table(f"apart_{view.dilemma}", "Sensitivity: other γ, other detector", note, shown, frame)
+
+
+def runs(views: list[View]) -> Table:
+    """Every training run by its id, so that a number can be traced to the run it came from."""
+    rows = [
+        {
+            "run": seed.run,
+            "dilemma": view.dilemma,
+            "agent": point.label,
+            "method": point.method,
+            "seed": seed.seed,
+            "steps": seed.steps,
+            "episodes": seed.counts.size,
+            "return": metrics.mean(seed.returns),
+            "violations": metrics.mean(seed.counts),
+            "cvar": cvar(seed.counts),
+        }
+        for view in views
+        for point in view.points
+        for seed in point.seeds
+    ]
+    frame = pd.DataFrame(rows)
+    shown = {
+        "Agent": list(frame["agent"]),
+        "Run": list(frame["run"]),
+        "Dilemma": [dilemma_name(name) for name in frame["dilemma"]],
+        "Seed": [str(value) for value in frame["seed"]],
+        "Steps": ["–" if value != value else f"{value:.3g}" for value in frame["steps"]],
+        "N": [str(value) for value in frame["episodes"]],
+        "Return": [number(value) for value in frame["return"]],
+        "Violations": [number(value) for value in frame["violations"]],
+        "CVaR 10 %": [number(value) for value in frame["cvar"]],
+    }
+    return Table(
+        "runs", "Runs", f"One line a training run, {basis(views[0])}.", shown, frame, list(frame["method"])
+    )
 
 
 def exact_optima(items: list[dict]) -> Table:
     """Exact optimal policies of the miniature, from dynamic programming."""
     keys = ("return", "mean_violations", "cvar", "p_over")
     frame = pd.DataFrame(
-        [{"label": item["label"], "kind": item["kind"], **{key: item.get(key) for key in keys}} for item in items]
+        [
+            {"label": item["label"], "kind": item["kind"], **{key: item.get(key) for key in keys}}
+            for item in items
+        ]
     )
     shown = {
         "Policy": [str(value) for value in frame["label"]],
@@ -370,5 +427,5 @@ def exact_optima(items: list[dict]) -> Table:
     return Table("exact_optima", "Exact optima", note, shown, frame)
 
 
-def _basis(view: View) -> str:
+def basis(view: View) -> str:
     return f"{COUNTERS[view.counter]}, {PROTOCOLS[view.protocol]}"
