@@ -6,6 +6,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from perepisode.environments.base import Observation, World
 from perepisode.pytree import pytree
@@ -32,23 +33,27 @@ def input_sizes(world: World, extra: int) -> tuple[int, ...]:
     return (*sizes, extra) if extra else sizes
 
 
-def init(key: jax.Array, sizes: tuple[int, ...], hidden: int, actions: int) -> Params:
-    """Orthogonal weights, zero biases; gains √2 (embedding), 2 (hidden head layers), 0.01 (logits), 1 (value)."""
-    key_embed, key_gru, key_actor, key_critic = jax.random.split(key, 4)
-    key_input, key_hidden = jax.random.split(key_gru)
-    embedding = _orthogonal(key_embed, (sum(sizes), hidden), 2.0**0.5)
+def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int) -> Params:
+    """Orthogonal weights, zero biases; gains √2 (embedding), 2 (hidden head layers), 0.01 (logits), 1 (value).
+
+    Drawn on the host by NumPy: the same weights on every device, and XLA's CPU backend can deadlock on the batched
+    QR decompositions that a vmapped orthogonal initialiser makes.
+    """
+    random = np.random.default_rng(seed)
+    embedding = _orthogonal(random, (sum(sizes), hidden), 2.0**0.5)
     borders = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-    recurrent = [_orthogonal(k, (hidden, hidden), 1.0) for k in jax.random.split(key_hidden, 3)]
-    # as three gates of their own, so that each gate's input weights have its own fan-in scaling (lecun normal)
-    incoming = [jax.nn.initializers.lecun_normal()(k, (hidden, hidden)) for k in jax.random.split(key_input, 3)]
-    return Params(
+    # each gate's weights are drawn by themselves, so that its scale comes from its own fan-in
+    incoming = [random.normal(size=(hidden, hidden)) / hidden**0.5 for _ in range(3)]
+    recurrent = [_orthogonal(random, (hidden, hidden), 1.0) for _ in range(3)]
+    params = Params(
         embedding=tuple(embedding[a:b] for a, b in zip(borders[:-1], borders[1:])),
-        embedding_bias=jnp.zeros(hidden),
-        gru_input=(jnp.concatenate(incoming, axis=1), jnp.zeros(3 * hidden)),
-        gru_hidden=(jnp.concatenate(recurrent, axis=1), jnp.zeros(hidden)),
-        actor=_head(key_actor, hidden, actions, 0.01),
-        critic=_head(key_critic, hidden, 1, 1.0),
+        embedding_bias=np.zeros(hidden),
+        gru_input=(np.concatenate(incoming, axis=1), np.zeros(3 * hidden)),
+        gru_hidden=(np.concatenate(recurrent, axis=1), np.zeros(hidden)),
+        actor=_head(random, hidden, actions, 0.01),
+        critic=_head(random, hidden, 1, 1.0),
     )
+    return jax.tree.map(lambda x: np.asarray(x, np.float32), params)
 
 
 def sequence(
@@ -211,14 +216,17 @@ def _dot(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
     return jnp.matmul(_cast(x, precision), _cast(kernel, precision), preferred_element_type=jnp.float32)
 
 
-def _orthogonal(key, shape, gain):
-    return jax.nn.initializers.orthogonal(gain)(key, shape)
+def _orthogonal(random: np.random.Generator, shape: tuple[int, int], gain: float) -> np.ndarray:
+    """Uniform over matrices with orthonormal columns (rows, where there are fewer of them)."""
+    rows, columns = shape
+    q, r = np.linalg.qr(random.normal(size=(max(shape), min(shape))))
+    q = q * np.sign(np.diag(r))  # makes the decomposition unique, and so the draw uniform
+    return gain * (q if rows >= columns else q.T)
 
 
-def _head(key, hidden: int, outputs: int, gain: float):
-    keys = jax.random.split(key, 3)
+def _head(random: np.random.Generator, hidden: int, outputs: int, gain: float):
     return (
-        (_orthogonal(keys[0], (hidden, hidden), 2.0), jnp.zeros(hidden)),
-        (_orthogonal(keys[1], (hidden, hidden), 2.0), jnp.zeros(hidden)),
-        (_orthogonal(keys[2], (hidden, outputs), gain), jnp.zeros(outputs)),
+        (_orthogonal(random, (hidden, hidden), 2.0), np.zeros(hidden)),
+        (_orthogonal(random, (hidden, hidden), 2.0), np.zeros(hidden)),
+        (_orthogonal(random, (hidden, outputs), gain), np.zeros(outputs)),
     )

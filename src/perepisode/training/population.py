@@ -39,11 +39,12 @@ class Population:
     """The runs' numbers, each with a leading run axis.  Runs of one method stand side by side."""
 
     keys: jax.Array  # run keys of the episodes
-    learner_keys: jax.Array  # initial weights, minibatch orders
+    learner_keys: jax.Array  # of the minibatch orders
     gamma: jax.Array
     charging: Charging
     objectives: tuple[Objective, ...]  # one stack per method present
     sizes: tuple[int, ...] = static()  # runs in each stack
+    enforces: bool = static(default=True)  # False when judging: no objective ends an episode then
 
     @property
     def observes_accrued(self) -> bool:
@@ -51,26 +52,30 @@ class Population:
 
     def each(self, function, *trees):
         """function(objective, *slices) for every run, results on one run axis again."""
-        parts, start = [], 0
-        for objective, size in zip(self.objectives, self.sizes):
-            slices = jax.tree.map(lambda x, a=start, b=start + size: x[a:b], trees)
-            parts.append(jax.vmap(function)(objective, *slices))
-            start += size
-        return jax.tree.map(lambda *x: jnp.concatenate(x), *parts) if len(parts) > 1 else parts[0]
+        return _join(self._by_stack(lambda o, _, *slices: function(o, *slices), [None] * len(self.sizes), trees))
 
     def each_dual(self, function, duals, *trees):
-        """Like `each` with every stack's own dual variables; returns what `function` returns, stack by stack."""
-        results, start = [], 0
-        for objective, dual, size in zip(self.objectives, duals, self.sizes):
-            slices = jax.tree.map(lambda x, a=start, b=start + size: x[a:b], trees)
-            results.append(jax.vmap(function)(objective, dual, *slices))
-            start += size
-        return tuple(results)
+        """function(objective, dual, *slices) for every run; results stay stack by stack, as the duals do."""
+        return self._by_stack(function, duals, trees)
 
     def joined(self, function, duals, *trees):
         """`each_dual` with the results on one run axis."""
-        parts = self.each_dual(function, duals, *trees)
-        return jax.tree.map(lambda *x: jnp.concatenate(x), *parts) if len(parts) > 1 else parts[0]
+        return _join(self._by_stack(function, duals, trees))
+
+    def initial_duals(self):
+        return self._by_stack(lambda o, _: o.initial_dual(), [None] * len(self.sizes), ())
+
+    def _by_stack(self, function, duals, trees):
+        results, start = [], 0
+        for objective, dual, size in zip(self.objectives, duals, self.sizes):
+            slices = jax.tree.map(lambda x, a=start, b=start + size: x[a:b], trees)
+            results.append(jax.vmap(function, axis_size=size)(objective, dual, *slices))
+            start += size
+        return tuple(results)
+
+
+def _join(parts):
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *parts) if len(parts) > 1 else parts[0]
 
 
 def order(runs: Sequence[Run]) -> tuple[Run, ...]:
@@ -146,7 +151,7 @@ def start(world: World, population: Population, envs: int, fresh_worlds: int) ->
     shape = serials.shape
     zeros = jnp.zeros(shape, jnp.int32)
     counts = jnp.zeros((*shape, len(world.dilemmas)), jnp.int32)
-    audit = {name: zeros for name in world.audits}
+    audit = dict.fromkeys(world.audits, zeros)
     running = Running(worlds, serials, zeros, Accrued.nothing(shape), counts, counts, audit)
     return running, make(world, population.keys, jnp.full(shape[:1], envs, jnp.int32), fresh_worlds)
 
@@ -170,7 +175,7 @@ def advance(
     before = running.accrued
     running = _accrue(running, outcome, charge)
     reward = population.joined(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, running.accrued)
-    enforced = population.each(lambda o, accrued: o.ends_episode(accrued), running.accrued)
+    enforced = population.enforces & population.each(lambda o, accrued: o.ends_episode(accrued), running.accrued)
     cause = jnp.where(outcome.ended, outcome.end_cause, jnp.where(enforced, EndCause.ENFORCED, EndCause.RUNNING))
     record = Record(cause != EndCause.RUNNING, cause.astype(jnp.int32), replace(running, world=None))
     fresh, worlds, serials = hand_out(world, population.keys, fresh, worlds, running.serial, record.ended)

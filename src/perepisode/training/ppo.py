@@ -5,11 +5,13 @@ Arrays are [run, env] while acting and [time, run, env] over a rollout; the lear
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from perepisode.config import Learner
@@ -17,6 +19,7 @@ from perepisode.environments.base import World
 from perepisode.environments.fresh import Fresh
 from perepisode.pytree import pytree
 from perepisode.training import network, population
+from perepisode.training.objectives import Accrued
 from perepisode.training.population import Population, Record, Running
 
 
@@ -70,19 +73,23 @@ def optimizer(learner: Learner) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(learner.max_grad_norm), optax.scale_by_adam(eps=1e-5))
 
 
-def init(program: Program, members: Population) -> TrainState:
+def initial_params(program: Program, members: Population, seeds: Sequence[int]) -> network.Params:
+    """Every run's weights before the first update, [run, ...], on the host."""
+    none = Accrued.nothing((len(seeds),))
+    extra = jax.eval_shape(lambda m: m.each(lambda o, accrued: o.features(accrued), none), members).shape[-1]
+    sizes = network.input_sizes(program.world, extra)
+    drawn = [network.init(seed, sizes, program.learner.hidden, program.world.actions) for seed in seeds]
+    return jax.tree.map(lambda *x: np.stack(x), *drawn)
+
+
+def init(program: Program, members: Population, params: network.Params) -> TrainState:
     """The state before the first update."""
     running, fresh = population.start(program.world, members, program.learner.envs, program.fresh_worlds)
-    extra = members.each(lambda o, accrued: o.features(accrued), running.accrued).shape[-1]
-    sizes = network.input_sizes(program.world, extra)
-    params = jax.vmap(lambda key: network.init(key, sizes, program.learner.hidden, program.world.actions))(
-        jax.vmap(lambda key: jax.random.fold_in(key, 0))(members.learner_keys)
-    )
     shape = running.serial.shape
     return TrainState(
         params=params,
         adam=jax.vmap(optimizer(program.learner).init)(params),
-        duals=tuple(jax.vmap(lambda o: o.initial_dual())(o) for o in members.objectives),
+        duals=members.initial_duals(),
         running=running,
         fresh=fresh,
         memory=jnp.zeros((*shape, program.learner.hidden)),
@@ -100,7 +107,7 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
     rate = program.learner.learning_rate
     if program.learner.anneal:
         rate = rate * (1.0 - state.update / program.updates)
-    keys = jax.vmap(lambda key: jax.random.fold_in(key, 1 + state.update))(members.learner_keys)
+    keys = jax.vmap(lambda key: jax.random.fold_in(key, state.update))(members.learner_keys)
 
     def one(params, adam, memory, batch, last_value, gamma, key):
         return learn(program, params, adam, memory, batch, last_value, gamma, rate, key)
@@ -132,23 +139,55 @@ def rollout(program: Program, members: Population, state: TrainState):
         return rollout_step(program, members, state)
 
     state, (batch, record) = jax.lax.scan(body, state, length=program.learner.rollout)
-    _, last_value, _ = _policy(program, state, _observe(program, state), _features(members, state))
-    return state, batch, record, last_value
+    last = choose(program, members, state.params, state.running, state.memory, state.starts)
+    return state, batch, record, last.value
 
 
 def rollout_step(program: Program, members: Population, state: TrainState):
     """Observe, choose, step; the record is written before finished episodes are replaced."""
-    observation, features = _observe(program, state), _features(members, state)
-    logits, value, memory = _policy(program, state, observation, features)
-    action = jax.vmap(jax.vmap(sample))(population.action_keys(members, state.running), logits)
+    choice = choose(program, members, state.params, state.running, state.memory, state.starts)
     running, fresh, reward, record = population.advance(
-        program.world, members, state.duals, state.running, state.fresh, action
+        program.world, members, state.duals, state.running, state.fresh, choice.action
     )
     batch = Batch(
-        observation, features, state.starts, action, log_prob(logits, action), value, reward, record.ended
+        observation=choice.observation,
+        features=choice.features,
+        starts=state.starts,
+        action=choice.action,
+        log_prob=log_prob(choice.logits, choice.action),
+        value=choice.value,
+        reward=reward,
+        done=record.ended,
     )
-    state = replace(state, running=running, fresh=fresh, memory=memory, starts=record.ended)
+    state = replace(state, running=running, fresh=fresh, memory=choice.memory, starts=record.ended)
     return state, (batch, _slim(record))
+
+
+@pytree
+class Choice:
+    """What every agent saw, thought and did in one step, [run, env, ...]."""
+
+    observation: Any
+    features: jax.Array
+    logits: jax.Array
+    value: jax.Array
+    memory: jax.Array
+    action: jax.Array
+
+
+def choose(program: Program, members: Population, params, running: Running, memory, starts) -> Choice:
+    """Every agent's next action, drawn with its episode's own key; the same for training and for judging."""
+    observation = jax.vmap(jax.vmap(program.world.observe))(running.world)
+    features = members.each(lambda o, accrued: o.features(accrued), running.accrued)
+
+    def one(params, memory, starts, observation, features):
+        return network.step(
+            params, program.world, memory, starts, observation, features, program.learner.precision
+        )
+
+    logits, value, memory = jax.vmap(one)(params, memory, starts, observation, features)
+    action = jax.vmap(jax.vmap(sample))(population.action_keys(members, running), logits)
+    return Choice(observation, features, logits, value, memory, action)
 
 
 def sample(key: jax.Array, logits: jax.Array) -> jax.Array:
@@ -158,23 +197,6 @@ def sample(key: jax.Array, logits: jax.Array) -> jax.Array:
 
 def log_prob(logits: jax.Array, action: jax.Array) -> jax.Array:
     return jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None].astype(jnp.int32), axis=-1)[..., 0]
-
-
-def _observe(program: Program, state: TrainState):
-    return jax.vmap(jax.vmap(program.world.observe))(state.running.world)
-
-
-def _features(members: Population, state: TrainState):
-    return members.each(lambda o, accrued: o.features(accrued), state.running.accrued)
-
-
-def _policy(program: Program, state: TrainState, observation, features):
-    def one(params, memory, starts, observation, features):
-        return network.step(
-            params, program.world, memory, starts, observation, features, program.learner.precision
-        )
-
-    return jax.vmap(one)(state.params, state.memory, state.starts, observation, features)
 
 
 def _slim(record: Record) -> Record:

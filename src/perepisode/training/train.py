@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from perepisode import environments
@@ -23,6 +24,7 @@ from perepisode.config import Refused, Run, canonical
 from perepisode.runs import RunFolder, write_atomically
 from perepisode.training import network, population, ppo
 from perepisode.training.checkpoints import Checkpoints
+from perepisode.training.distill import to_json
 from perepisode.training.progress import Progress, Silent
 from perepisode.training.utilities import Distilled
 
@@ -54,6 +56,7 @@ def train(runs: Sequence[Run], options: Options) -> list[RunFolder]:
     with disk_trouble(options.out):
         for run, folder in zip(runs, folders):
             folder.open(run, _device())
+            _keep_utility(run, folder, options.utilities)
         if all(folder.done or folder.failed for folder in folders):
             return folders
         home = Path(options.out) / "populations" / population_id(runs)
@@ -87,10 +90,11 @@ def population_id(runs: Sequence[Run]) -> str:
 def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options: Options) -> None:
     chunk = _settle_chunk(runs, home, options.chunk)
     program, members = prepare(runs, options.utilities)
-    shapes = jax.eval_shape(partial(ppo.init, program), members)
+    params = ppo.initial_params(program, members, [run.seed for run in runs])
+    begin = jax.jit(partial(ppo.init, program))
     checkpoints = Checkpoints(home / "checkpoints")
-    state = checkpoints.restore(shapes, options.say)
-    state = jax.jit(partial(ppo.init, program))(members) if state is None else jax.device_put(state)
+    state = checkpoints.restore(jax.eval_shape(begin, members, params), options.say)
+    state = begin(members, params) if state is None else jax.device_put(state)
     done = int(state.update)
     for folder in folders:
         folder.truncate_metrics(done)
@@ -100,8 +104,8 @@ def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options:
         while done < program.updates:
             length = min(chunk, program.updates - done)
             began = time.monotonic()
-            state, metrics = run_chunk(program, length, members, state)
-            metrics = jax.device_get(metrics)
+            state, metrics = run_chunk(program, chunk, members, state, length)
+            metrics = {name: value[:length] for name, value in jax.device_get(metrics).items()}
             seconds = time.monotonic() - began
             rows = metric_rows(runs, done, metrics, seconds)
             done += length
@@ -133,9 +137,17 @@ def prepare(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None):
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
-def run_chunk(program: ppo.Program, length: int, members: population.Population, state: ppo.TrainState):
-    """`length` updates; metrics are stacked over this chunk only."""
-    return jax.lax.scan(lambda state, _: ppo.update(program, members, state), state, length=length)
+def run_chunk(program: ppo.Program, chunk: int, members: population.Population, state: ppo.TrainState, length):
+    """`length` <= `chunk` updates by one program, whatever the length; metrics are kept over this chunk only."""
+    shapes = jax.eval_shape(partial(ppo.update, program), members, state)[1]
+    metrics = jax.tree.map(lambda x: jnp.zeros((chunk, *x.shape), x.dtype), shapes)
+
+    def body(index, carry):
+        state, metrics = carry
+        state, seen = ppo.update(program, members, state)
+        return state, jax.tree.map(lambda all, one: all.at[index].set(one), metrics, seen)
+
+    return jax.lax.fori_loop(0, length, body, (state, metrics))
 
 
 def weights(params: network.Params) -> dict[str, np.ndarray]:
@@ -192,6 +204,16 @@ def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[st
     # what depends on the clock stands apart: everything else is the same after an interruption
     row["clock"] = {"steps_per_second": round(run.learner.steps_per_update / seconds, 1), "eta_seconds": round(left)}
     return row
+
+
+def _keep_utility(run: Run, folder: RunFolder, utilities: dict[str, Distilled]) -> None:
+    """A distilled run's folder holds its utility: judging and reporting need it, and it was not in the run's values."""
+    label = run.settings.get("utility")
+    if label is None or (folder.path / "utility.json").exists():
+        return
+    if label not in utilities:
+        raise Refused(f"the distilled utility {label!r} is not known here; give its file with --utility")
+    write_atomically(folder.path / "utility.json", json.dumps(to_json(utilities[label])))
 
 
 def _mark_diverged(folders: list[RunFolder], alive: np.ndarray, done: int) -> None:

@@ -1,0 +1,83 @@
+"""Where a GPU's time goes: kernels launched and busy time of one engine step and one training update.
+
+    python benchmarks/kernels.py [--runs 3] [--worlds 1024] [--top 25]
+"""
+
+import argparse
+import collections
+import glob
+import tempfile
+import time
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from perepisode.config import Learner, Run
+from perepisode.environments.craftax import engine
+from perepisode.training import ppo
+from perepisode.training.train import prepare
+
+
+def profile(name, call, per, top):
+    """Run `call` under the profiler and print its kernels, divided by `per` steps."""
+    jax.block_until_ready(call())
+    folder = tempfile.mkdtemp()
+    with jax.profiler.trace(folder):
+        began = time.perf_counter()
+        jax.block_until_ready(call())
+        wall = time.perf_counter() - began
+    data = jax.profiler.ProfileData.from_file(glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)[0])
+    counts, busy = collections.Counter(), collections.Counter()
+    for plane in data.planes:
+        if "GPU" not in plane.name:
+            continue
+        for line in plane.lines:
+            if not line.name.startswith("Stream"):
+                continue
+            for event in line.events:
+                counts[event.name[:60]] += 1
+                busy[event.name[:60]] += event.duration_ns
+    print(
+        f"\n== {name}: wall {1e3 * wall / per:.3f} ms, busy {sum(busy.values()) / 1e6 / per:.3f} ms, "
+        f"{sum(counts.values()) / per:.0f} kernels"
+    )
+    for kernel, spent in busy.most_common(top):
+        print(f"  {spent / 1e6 / per:8.4f} ms  {counts[kernel] / per:7.1f} x  {kernel}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--worlds", type=int, default=1024)
+    parser.add_argument("--top", type=int, default=25)
+    given = parser.parse_args()
+
+    states = jax.jit(jax.vmap(engine.generate))(jax.random.split(jax.random.key(0), 256))
+    states = jax.tree.map(lambda x: jnp.concatenate([x] * (given.worlds // 256)), states)
+
+    def step(states, key):
+        keys = jax.random.split(key, given.worlds)
+        actions = jax.random.randint(key, (given.worlds,), 0, 43)
+        draw_and_step = jax.vmap(lambda k, s, a: engine.step(engine.bulk_draws(k), s, a)[0])
+        return draw_and_step(keys, states, actions), None
+
+    steps = jax.jit(lambda s, k: jax.lax.scan(step, s, jax.random.split(k, 16))[0])
+    profile(f"engine, {given.worlds} worlds, per step", lambda: steps(states, jax.random.key(0)), 16, given.top)
+
+    learner = Learner()
+    runs = [
+        Run("craftax", "no_killing", "lagrangian", {"budget": 1}, seed=s, steps=10**8, learner=learner)
+        for s in range(given.runs)
+    ]
+    program, members = prepare(runs)
+    params = ppo.initial_params(program, members, [run.seed for run in runs])
+    state = jax.jit(partial(ppo.init, program))(members, params)
+    acting = jax.jit(lambda m, s: ppo.rollout(program, m, s))
+    profile(f"rollout, {given.runs} runs, per step", lambda: acting(members, state), learner.rollout, given.top)
+    updating = jax.jit(lambda m, s: ppo.update(program, m, s))
+    profile(f"update, {given.runs} runs", lambda: updating(members, state), 1, given.top)
+
+
+if __name__ == "__main__":
+    main()

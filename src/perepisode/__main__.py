@@ -1,0 +1,3 @@
+from perepisode.cli import main
+
+main()

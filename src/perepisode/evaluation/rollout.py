@@ -1,0 +1,257 @@
+"""Detector-only rollouts: trained agents act, the detectors count, nothing is rewarded and nothing is ended.
+
+Two protocols in one table: the paper's window (episodes that finish within `steps`), which favours short episodes,
+and the unbiased one (the first K episodes of every world, however long they take).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from perepisode import environments
+from perepisode.config import Refused, Run, canonical
+from perepisode.environments.base import EndCause
+from perepisode.environments.fresh import Fresh, episode_key, reset_key
+from perepisode.evaluation import episodes
+from perepisode.pytree import pytree
+from perepisode.runs import find, load_policy, versions
+from perepisode.training import distill, network, population, ppo
+from perepisode.training.objectives import METHODS
+from perepisode.training.population import Population, Running
+from perepisode.training.train import params_of
+
+CHUNK = 256  # steps in one jitted call
+PATIENCE = 16  # windows after which episodes still running are left out, and said to be
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How agents are judged: `envs` worlds, a window of `steps`, the `first` episodes of each world."""
+
+    envs: int = 64
+    steps: int = 4096
+    first: int = 12
+    seed: int = 0
+
+    def checked(self) -> Protocol:
+        for name in ("envs", "steps", "first"):
+            if getattr(self, name) < 1:
+                raise Refused(f"{name}={getattr(self, name)} must be at least 1")
+        return self
+
+
+@pytree
+class Carry:
+    running: Running
+    fresh: Fresh
+    memory: jax.Array
+    starts: jax.Array
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A trained run, loaded."""
+
+    run: Run
+    weights: dict[str, np.ndarray]
+    folder: Path
+
+    @property
+    def structure(self) -> str:
+        """Agents with equal structure are judged by one program."""
+        learner = self.run.learner
+        accrued = jax.eval_shape(lambda o: o.features(population.Accrued.nothing()), self.objective).shape
+        return canonical(
+            [self.run.env, dict(self.run.world), learner.hidden, learner.precision, list(accrued), self.run.method]
+        )
+
+    @property
+    def utilities(self) -> dict[str, Any]:
+        label = self.run.settings.get("utility")
+        return {label: distill.load(self.folder / "utility.json")} if label else {}
+
+    @property
+    def objective(self):
+        settings = {k: self.utilities.get(v, v) for k, v in self.run.settings.items()}
+        return METHODS[self.run.method].build(**settings)
+
+
+def evaluate(
+    paths: Sequence[Path],
+    out: Path,
+    envs: int = 64,
+    steps: int = 4096,
+    first: int = 12,
+    seed: int = 0,
+    say: Callable[[str], None] = print,
+) -> Path:
+    """Judge every finished run below these paths; runs already in the table `out` are left as they are."""
+    protocol = Protocol(envs, steps, first, seed).checked()
+    known = _known(Path(out), protocol)
+    agents = [Agent(*load_policy(path), path) for path in finished_runs(paths, say)]
+    agents = [agent for agent in agents if known is None or agent.run.id not in set(known["run"])]
+    tables = [] if known is None else [known]
+    ordered = sorted(agents, key=lambda agent: agent.structure)
+    for _, group in groupby(ordered, key=lambda agent: agent.structure):
+        group = list(group)
+        say(f"judging {len(group)} runs of {group[0].run.method} on {group[0].run.env}")
+        tables.append(judge(group, protocol, say))
+        about = {"protocol": vars(protocol), "versions": versions(), "device": jax.devices()[0].device_kind}
+        episodes.write(pd.concat(tables, ignore_index=True), Path(out), about)
+    return Path(out)
+
+
+def finished_runs(paths: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
+    """Folders of finished runs.  In a folder of runs the unfinished are passed over; one named by itself is not."""
+    found = []
+    for path in paths:
+        folders = find(Path(path))
+        alone = len(folders) == 1 and folders[0].path == Path(path)
+        ready = [folder.path for folder in folders if folder.done or alone]
+        if len(ready) < len(folders):
+            say(f"{len(folders) - len(ready)} of {len(folders)} runs below {path} are not finished; passed over")
+        found += ready
+    if not found:
+        raise Refused(f"no finished run below {', '.join(map(str, paths))}; train a run first")
+    return found
+
+
+def judge(agents: Sequence[Agent], protocol: Protocol, say: Callable[[str], None] = print) -> pd.DataFrame:
+    """Episodes of agents that share structure, in one program."""
+    program, members, params = assemble(agents, protocol)
+    carry = begin(program, members)
+    records, actions, done = [], [], 0
+    finished = np.zeros((len(agents), protocol.envs), int)
+    while done < protocol.steps or (finished.min() < protocol.first and done < PATIENCE * protocol.steps):
+        length = min(CHUNK, protocol.steps - done) if done < protocol.steps else CHUNK
+        carry, (record, action) = roll(program, length, members, params, carry)
+        record = jax.device_get(record)
+        records.append(record)
+        actions.append(np.asarray(action))
+        finished += record.ended.sum(axis=0)
+        done += length
+    if finished.min() < protocol.first:
+        say(f"warning: some worlds did not finish {protocol.first} episodes in {done} steps; theirs are left out")
+    record = jax.tree.map(lambda *x: np.concatenate(x), *records)
+    return _table(agents, protocol, program, members, record, np.concatenate(actions))
+
+
+def assemble(agents: Sequence[Agent], protocol: Protocol):
+    """Program, population and stacked parameters of agents that share structure."""
+    first = agents[0].run
+    world = environments.make(first.env, **first.world)
+    learner = replace(first.learner, envs=protocol.envs, minibatches=1)
+    program = ppo.Program(world, learner, 1, min(protocol.envs, 64))
+    utilities = {k: v for agent in agents for k, v in agent.utilities.items()}
+    members = population.gather([agent.run for agent in agents], utilities)
+    # every run of one training seed meets the same worlds, so that methods are compared on common ground
+    keys = [jax.random.fold_in(jax.random.key(protocol.seed), agent.run.seed) for agent in agents]
+    members = replace(members, keys=jnp.stack(keys), enforces=False)
+    like = jax.tree.map(lambda x: x[0], ppo.initial_params(program, members, [0] * len(agents)))
+    params = [params_of(agent.weights, like) for agent in agents]
+    return program, members, jax.tree.map(lambda *x: jnp.stack(x), *params)
+
+
+def begin(program: ppo.Program, members: Population) -> Carry:
+    running, fresh = jax.jit(
+        lambda m: population.start(program.world, m, program.learner.envs, program.fresh_worlds)
+    )(members)
+    shape = running.serial.shape
+    return Carry(running, fresh, jnp.zeros((*shape, program.learner.hidden)), jnp.ones(shape, bool))
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
+def roll(program: ppo.Program, length: int, members: Population, params: network.Params, carry: Carry):
+    """`length` steps of every world; the record and the actions of each, [time, run, env]."""
+
+    def body(carry, _):
+        choice = ppo.choose(program, members, params, carry.running, carry.memory, carry.starts)
+        running, fresh, _, record = population.advance(
+            program.world, members, members.initial_duals(), carry.running, carry.fresh, choice.action
+        )
+        after = Carry(running, fresh, choice.memory, record.ended)
+        return after, (record, choice.action.astype(jnp.uint8))
+
+    return jax.lax.scan(body, carry, length=length)
+
+
+def _table(agents, protocol: Protocol, program, members: Population, record, actions) -> pd.DataFrame:
+    tables = []
+    for index, agent in enumerate(agents):
+        when, where = np.nonzero(record.ended[:, index])
+        order = np.lexsort((when, where))
+        when, where = when[order], where[order]
+        totals = jax.tree.map(lambda x, i=index, t=when, e=where: x[t, i, e], record.totals)
+        table = pd.DataFrame({**_constants(agent.run), "env_index": where})
+        table["episode_index"] = table.groupby("env_index").cumcount()
+        table["in_window"] = when < protocol.steps
+        table["in_first"] = table["episode_index"] < protocol.first
+        table["return"] = totals.accrued.task_return.astype(float)
+        table["length"] = totals.length
+        causes = record.end_cause[when, index, where]
+        table["end_cause"] = [EndCause(cause).name.lower() for cause in causes]
+        table["utility"] = _utility(agent, totals.accrued)
+        dilemmas = program.world.dilemmas
+        table["violations"] = totals.violations[:, dilemmas.index(agent.run.dilemma)]
+        for i, name in enumerate(dilemmas):
+            table[f"violations_{name}"] = totals.violations[:, i]
+            table[f"violations_{name}_paper"] = totals.paper_violations[:, i]
+        for name, counts in totals.audit.items():
+            table[f"audit_{name}"] = counts
+        keys = jax.vmap(partial(episode_key, members.keys[index]))(jnp.asarray(totals.serial))
+        table["reset_key"] = _hex(jax.vmap(reset_key)(keys))
+        table["policy_key"] = _hex(keys)
+        table["actions"] = [
+            actions[t - n + 1 : t + 1, index, e].tobytes() for t, e, n in zip(when, where, totals.length)
+        ]
+        tables.append(table[table["in_window"] | table["in_first"]])
+    return pd.concat(tables, ignore_index=True)
+
+
+def _constants(run: Run) -> dict[str, Any]:
+    return {
+        "run": run.id,
+        "environment": run.env,
+        "dilemma": run.dilemma,
+        "method": run.method,
+        "arm": run.arm,
+        "value": run.value,
+        "seed": run.seed,
+        "gamma": run.gamma,
+        "detector": run.detector,
+        "steps": run.steps,
+    }
+
+
+def _utility(agent: Agent, totals) -> np.ndarray:
+    """Each episode's worth under the agent's own objective; NaN where that depends on a multiplier."""
+    objective = agent.objective
+    dual = objective.initial_dual()
+    if np.isfinite(objective.multiplier(dual)):
+        return np.full(totals.task_return.shape, np.nan)
+    return np.asarray(objective.utility(dual, jax.tree.map(jnp.asarray, totals)), float)
+
+
+def _hex(keys: jax.Array) -> list[str]:
+    return [bytes(row).hex() for row in np.asarray(jax.random.key_data(keys)).astype(">u4").view(np.uint8)]
+
+
+def _known(out: Path, protocol: Protocol) -> pd.DataFrame | None:
+    """What is already in the table, if it was judged by the same protocol."""
+    if not out.exists():
+        return None
+    table = episodes.read(out)
+    stated = table.attrs["provenance"][0].get("protocol")
+    if stated != vars(protocol):
+        raise Refused(f"{out} was made by the protocol {stated}, not {vars(protocol)}; choose another --out")
+    return table

@@ -1,0 +1,211 @@
+"""`perepisode bench`: steps a second of the engine, of upstream's step and of training, all in one process."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from perepisode import environments
+from perepisode.config import Learner, Run
+from perepisode.runs import versions, write_atomically
+from perepisode.training import ppo
+from perepisode.training.population import order
+from perepisode.training.train import prepare, run_chunk
+
+if TYPE_CHECKING:
+    from perepisode.cli import Bench
+
+STEPS = 64  # world steps in one timed call
+
+
+def bench(options: Bench) -> dict[str, Any]:
+    """Measure what `options` asks for, print the table, write the JSON."""
+    device = jax.devices()[0]
+    peaks = ceilings()
+    engine = [row for worlds in options.worlds for row in engine_rows(worlds, options.upstream)]
+    training = []
+    for precision in options.precision:
+        learner = replace(Learner(), envs=options.envs, hidden=options.hidden, precision=precision)
+        training += [training_row(size, learner, peaks) for size in options.populations]
+    found = {
+        "device": device.device_kind,
+        "versions": versions(),
+        "ceilings": peaks,
+        "engine": engine,
+        "training": training,
+    }
+    write_atomically(options.out, json.dumps(found, indent=1))
+    show(found)
+    return found
+
+
+def seconds_of(call: Callable[[], Any], repeats: int = 5) -> float:
+    """Median wall time of a call whose result is waited for; it must have been compiled before."""
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(call())
+        times.append(time.perf_counter() - began)
+    return sorted(times)[len(times) // 2]
+
+
+def ceilings() -> dict[str, float]:
+    """What this device reaches on one large product and on one large copy: the floors a step is held against."""
+    cpu = jax.default_backend() == "cpu"
+    size = 1024 if cpu else 8192
+    kind = jnp.float32 if cpu else jnp.bfloat16
+    a = jax.random.normal(jax.random.key(0), (size, size), kind)
+    product = jax.jit(lambda a: a @ a)
+    jax.block_until_ready(product(a))
+    words = jnp.arange(2**22 if cpu else 2**29, dtype=jnp.float32)
+    copy = jax.jit(lambda x: x + 1.0)
+    jax.block_until_ready(copy(words))
+    return {
+        "flops_per_second": 2.0 * size**3 / seconds_of(lambda: product(a)),
+        "bytes_per_second": 2.0 * words.nbytes / seconds_of(lambda: copy(words)),
+    }
+
+
+# ---- the engine ---------------------------------------------------------------------------------------------
+
+
+def engine_rows(worlds: int, upstream: bool) -> list[dict[str, Any]]:
+    """The fast engine with both kinds of draws and, on request, upstream's own step, on the same worlds."""
+    from perepisode.environments.craftax import engine
+
+    keys = jax.random.split(jax.random.key(0), min(worlds, 256))
+    states = jax.jit(jax.vmap(engine.generate))(keys)
+    # a few hundred different worlds, repeated: generating is not what is measured
+    states = jax.tree.map(lambda x: jnp.concatenate([x] * -(-worlds // len(keys)))[:worlds], states)
+
+    def fast(draw, key, state, action):
+        return engine.step(draw(key), state, action)[0]
+
+    rows = [
+        _engine_row("engine, bulk draws", worlds, states, partial(fast, engine.bulk_draws)),
+        _engine_row("engine, upstream's draws", worlds, states, partial(fast, engine.upstream_draws)),
+    ]
+    if upstream:
+        rows.append(_upstream_row(worlds, jax.jit(jax.vmap(engine.to_upstream))(states)))
+        for row in rows:
+            row["times_upstream"] = row["steps_per_second"] / rows[-1]["steps_per_second"]
+    return rows
+
+
+def _upstream_row(worlds: int, states: Any) -> dict[str, Any]:
+    from craftax.craftax.craftax_state import EnvParams, StaticEnvParams
+    from craftax.craftax.game_logic import craftax_step
+
+    def step(key, state, action):
+        return craftax_step(key, state, action, EnvParams(), StaticEnvParams())[0]
+
+    return _engine_row("upstream", worlds, states, step)
+
+
+def _engine_row(name: str, worlds: int, states: Any, step: Callable) -> dict[str, Any]:
+    """Time STEPS steps of random play; the states are given back to the next call, as training does."""
+
+    def body(states, key):
+        keys = jax.random.split(key, worlds)
+        actions = jax.random.randint(key, (worlds,), 0, 43)
+        return jax.vmap(step)(keys, states, actions), None
+
+    run = jax.jit(lambda states, key: jax.lax.scan(body, states, jax.random.split(key, STEPS))[0], donate_argnums=0)
+    began = time.perf_counter()
+    compiled = run.lower(states, jax.random.key(1)).compile()
+    compile_seconds = time.perf_counter() - began
+    held = [compiled(jax.tree.map(jnp.copy, states), jax.random.key(1))]
+
+    def again():
+        held[0] = compiled(held[0], jax.random.key(2))
+        return held[0]
+
+    seconds = seconds_of(again)
+    return {
+        "what": name,
+        "worlds": worlds,
+        "ms_per_step": 1e3 * seconds / STEPS,
+        "steps_per_second": worlds * STEPS / seconds,
+        "compile_seconds": compile_seconds,
+    }
+
+
+# ---- training -----------------------------------------------------------------------------------------------
+
+
+def training_row(size: int, learner: Learner, peaks: dict[str, float], env: str = "craftax") -> dict[str, Any]:
+    """One population of `size` runs: whole updates, and the rollout by itself."""
+    steps = learner.steps_per_update * 1000
+    dilemma = environments.WORLDS[env].dilemmas[0]
+    runs = order([Run(env, dilemma, "lagrangian", {"budget": 1}, seed=s, steps=steps, learner=learner) for s in range(size)])
+    program, members = prepare(runs)
+    params = ppo.initial_params(program, members, [run.seed for run in runs])
+    state = jax.jit(partial(ppo.init, program))(members, params)
+    began = time.perf_counter()
+    run_chunk.lower(program, 4, members, state, 4).compile()
+    compile_seconds = time.perf_counter() - began
+    held = [run_chunk(program, 4, members, state, 2)[0]]
+
+    def again():
+        held[0] = run_chunk(program, 4, members, held[0], 4)[0]
+        return held[0].update
+
+    seconds = seconds_of(again, 3) / 4
+    acting = jax.jit(lambda m, s: ppo.rollout(program, m, s)[0].memory)
+    jax.block_until_ready(acting(members, held[0]))
+    rollout_seconds = seconds_of(lambda: acting(members, held[0]), 3)
+    total = size * learner.steps_per_update
+    stats = jax.devices()[0].memory_stats() or {}
+    return {
+        "what": f"training, {learner.precision}",
+        "runs": size,
+        "worlds": learner.envs,
+        "hidden": learner.hidden,
+        "ms_per_update": 1e3 * seconds,
+        "rollout_ms": 1e3 * rollout_seconds,
+        "steps_per_second": total / seconds,
+        "compile_seconds": compile_seconds,
+        "peak_bytes": stats.get("peak_bytes_in_use"),
+        "share_of_arithmetic": _flops(params, learner) * size / seconds / peaks["flops_per_second"],
+    }
+
+
+def _flops(params: Any, learner: Learner) -> float:
+    """Products of one run's update: acting once, learning `epochs` times forward and backward."""
+    kernels = [leaf.shape[1:] for leaf in jax.tree.leaves(params) if leaf.ndim == 3]
+    embedding = sum(a * b for a, b in kernels if a != learner.hidden)
+    inner = sum(a * b for a, b in kernels) - embedding
+    # the embedding's input needs no gradient: two products in training instead of three
+    per_step = 2.0 * (embedding + inner) + learner.epochs * 2.0 * (2 * embedding + 3 * inner)
+    return per_step * learner.steps_per_update
+
+
+def show(found: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{found['device']}, jax {found['versions']['jax']}")
+    for title in ("what", "runs", "worlds", "ms", "steps/s", "× upstream", "compile s", "arithmetic"):
+        table.add_column(title, justify="left" if title == "what" else "right")
+    for row in found["engine"] + found["training"]:
+        milliseconds = row.get("ms_per_step", row.get("ms_per_update"))
+        ratio = f"{row['times_upstream']:.1f}" if "times_upstream" in row else ""
+        share = f"{100 * row['share_of_arithmetic']:.1f} %" if "share_of_arithmetic" in row else ""
+        table.add_row(
+            row["what"],
+            str(row.get("runs", "")),
+            str(row["worlds"]),
+            f"{milliseconds:.2f}",
+            f"{row['steps_per_second']:,.0f}",
+            ratio,
+            f"{row['compile_seconds']:.0f}",
+            share,
+        )
+    Console().print(table)

@@ -1,0 +1,202 @@
+"""Distil a stated ordering into a utility: pool of episodes → labelled pairs → Bradley–Terry fit (Eq. 6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from perepisode.config import ETHICAL_PENALTY, Refused
+from perepisode.runs import versions, write_atomically
+from perepisode.training.utilities import Distilled
+
+POOL_METHODS = ("unconstrained", "erm", "ser")  # whose episodes the paper's pool is made of
+FEW_VIOLATING = 0.02  # below this share of violating episodes the harm axis is hardly exercised
+
+
+def distill(
+    episodes: Sequence[Path],
+    dilemma: str,
+    out: Path,
+    tolerance: float = 0.5,
+    pairs: int = 20_000,
+    seed: int = 0,
+    say: Callable[[str], None] = print,
+) -> Path:
+    """Fit u_θ to the pool in these episodes tables and write it as JSON."""
+    returns, counts = pool(episodes, dilemma)
+    warning = weakness(counts)
+    if warning:
+        say(f"warning: {warning}")
+    random = np.random.default_rng(seed)
+    winners, losers = labelled_pairs(random, returns, counts, pairs, tolerance)
+    held_out = len(winners) // 10
+    utility = fit(random, winners[held_out:], losers[held_out:], returns)
+    better = np.asarray(utility(*winners[:held_out].T)) > np.asarray(utility(*losers[:held_out].T))
+    about = {
+        "dilemma": dilemma,
+        "tolerance": tolerance,
+        "episodes": len(returns),
+        "violating_episodes": int((counts > 0).sum()),
+        "worst_episode": int(counts.max()),
+        "held_out_agreement": float(better.mean()),
+        "warning": warning,
+        "versions": versions(),
+    }
+    say(
+        f"distilled {len(returns)} episodes ({about['violating_episodes']} violating, worst {about['worst_episode']}); "
+        f"orders {100 * better.mean():.1f} % of held-out pairs as the rule does"
+    )
+    write_atomically(Path(out), json.dumps({**to_json(utility), "about": about}))
+    return Path(out)
+
+
+def pool(episodes: Sequence[Path], dilemma: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns and counts of the pool agents' episodes: unconstrained of any dilemma, ERM and SER of this one."""
+    from perepisode.evaluation.episodes import read
+
+    table = read([Path(path) for path in episodes], without=("actions",))
+    column = f"violations_{dilemma}"
+    if column not in table:
+        raise Refused(f"the episodes table counts no {column}; evaluate runs of that dilemma's environment")
+    own = table["method"].isin(POOL_METHODS) & ((table["dilemma"] == dilemma) | (table["method"] == "unconstrained"))
+    table = table[own & (table["gamma"] != 1 if (table.loc[own, "gamma"] != 1).any() else True)]
+    if table.empty:
+        raise Refused(f"no episode of {', '.join(POOL_METHODS)} for {dilemma} in the pool; evaluate such runs first")
+    return table["return"].to_numpy(float), table[column].to_numpy(float)
+
+
+def weakness(counts: np.ndarray) -> str | None:
+    """Why this pool cannot teach harm: the paper's Proportional Force failure, named with its numbers."""
+    violating, worst = int((counts > 0).sum()), int(counts.max())
+    if violating >= FEW_VIOLATING * len(counts) and worst > 1:
+        return None
+    return (
+        f"only {violating} of {len(counts)} pool episodes violate (worst: {worst}), so nothing orders the episodes "
+        "beyond that; the fitted utility may rank worse episodes higher: state the utility (--method esr) instead"
+    )
+
+
+def preferred(r_a, v_a, r_b, v_b, tolerance: float):
+    """+1 where a is better, -1 where b is, 0 for a tie.
+
+    Within tolerance beats beyond it; within, higher return; beyond, fewer violations, then higher return.
+    """
+    in_a, in_b = v_a <= tolerance, v_b <= tolerance
+    by_return = np.sign(r_a - r_b)
+    by_harm = np.where(v_a == v_b, by_return, np.sign(v_b - v_a))
+    return np.where(in_a & in_b, by_return, np.where(in_a == in_b, by_harm, np.where(in_a, 1, -1)))
+
+
+def labelled_pairs(random, returns, counts, number: int, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Winners and losers [pair, (R_ext, R_eth)]: two thirds by the rule, one third by the monotonicity prior."""
+    a, b = random.integers(len(returns), size=(2, 2 * number // 3))
+    by_rule = [np.stack([returns[i], counts[i]], axis=1) for i in (a, b)]
+    order = preferred(*by_rule[0].T, *by_rule[1].T, tolerance)
+    size = number // 6
+    low, high = min(0.0, returns.min()), returns.max()
+    lower, upper = np.sort(random.uniform(low, high, (2, size)), axis=0)
+    same_harm = random.choice(np.unique(counts), size)
+    fewer, more = np.sort(random.integers(0, int(counts.max()) + 1, (2, size)), axis=0)
+    same_return = random.uniform(low, high, size)
+    winners = [
+        np.where(order[:, None] > 0, *by_rule),
+        np.stack([upper, same_harm], axis=1),
+        np.stack([same_return, fewer], axis=1),
+    ]
+    losers = [
+        np.where(order[:, None] > 0, *by_rule[::-1]),
+        np.stack([lower, same_harm], axis=1),
+        np.stack([same_return, more], axis=1),
+    ]
+    kept = np.concatenate([order != 0, upper > lower, fewer < more])
+    shuffled = random.permutation(np.flatnonzero(kept))
+    to_returns = np.array([1.0, -ETHICAL_PENALTY])
+    return np.concatenate(winners)[shuffled] * to_returns, np.concatenate(losers)[shuffled] * to_returns
+
+
+def bradley_terry(utility: Distilled, winners: jax.Array, losers: jax.Array) -> jax.Array:
+    """Eq. 6: -E[log σ(u(G_w) - u(G_l))]."""
+    margin = utility.raw(winners[:, 0], winners[:, 1]) - utility.raw(losers[:, 0], losers[:, 1])
+    return jax.nn.softplus(-margin).mean()
+
+
+def fit(random, winners: np.ndarray, losers: np.ndarray, returns: np.ndarray, steps: int = 2000) -> Distilled:
+    """Adam on Eq. 6, then shift to u(0, 0) = 0 and scale so that clean return is worth what it is in the game."""
+    inputs = np.concatenate([winners, losers])
+    std = np.where(inputs.std(axis=0) > 0, inputs.std(axis=0), ETHICAL_PENALTY)
+    start = _initial(random, inputs.mean(axis=0), std)
+    weights = (start.kernels, start.biases)
+    optimiser = optax.adam(optax.cosine_decay_schedule(1e-2, steps))
+
+    def loss(weights, winners, losers):
+        return bradley_terry(Distilled(start.mean, start.std, *weights), winners, losers)
+
+    def step(carry, rows):
+        weights, adam = carry
+        gradient = jax.grad(loss)(weights, winners[rows], losers[rows])
+        change, adam = optimiser.update(gradient, adam)
+        return (optax.apply_updates(weights, change), adam), None
+
+    winners, losers = jnp.asarray(winners, jnp.float32), jnp.asarray(losers, jnp.float32)
+    rows = jnp.asarray(random.integers(len(winners), size=(steps, min(256, len(winners)))))
+    run = jax.jit(partial(jax.lax.scan, step))
+    (weights, _), _ = run((weights, optimiser.init(weights)), rows)
+    return _in_game_units(Distilled(start.mean, start.std, *weights), returns)
+
+
+def _in_game_units(utility: Distilled, returns: np.ndarray) -> Distilled:
+    low, high = np.quantile(returns, [0.05, 0.95])
+    slope = float(utility.raw(high, 0.0) - utility.raw(low, 0.0)) / max(high - low, 1e-9)
+    if not slope > 0:
+        raise Refused("the fitted utility does not rise with return on clean episodes; give a larger pool")
+    offset = float(utility.raw(0.0, 0.0))
+    return Distilled(utility.mean, utility.std, utility.kernels, utility.biases, offset, 1.0 / slope)
+
+
+def _initial(random, mean: np.ndarray, std: np.ndarray, width: int = 64) -> Distilled:
+    sizes = (2, width, width, 1)
+    kernels = tuple(
+        jnp.asarray(random.normal(size=(a, b)) / a**0.5, jnp.float32) for a, b in zip(sizes[:-1], sizes[1:])
+    )
+    biases = tuple(jnp.zeros(b) for b in sizes[1:])
+    return Distilled(jnp.asarray(mean, jnp.float32), jnp.asarray(std, jnp.float32), kernels, biases)
+
+
+def to_json(utility: Distilled) -> dict:
+    layers = [
+        {"kernel": np.asarray(kernel).tolist(), "bias": np.asarray(bias).tolist()}
+        for kernel, bias in zip(utility.kernels, utility.biases)
+    ]
+    return {
+        "kind": "distilled",
+        "inputs_mean": np.asarray(utility.mean).tolist(),
+        "inputs_std": np.asarray(utility.std).tolist(),
+        "layers": layers,
+        "offset": float(utility.offset),
+        "scale": float(utility.scale),
+    }
+
+
+def load(path: Path) -> Distilled:
+    """A utility that `distill` wrote; plain JSON, refused with a reason when it is not one."""
+    try:
+        plain = json.loads(Path(path).read_text())
+        return Distilled(
+            jnp.asarray(plain["inputs_mean"], jnp.float32),
+            jnp.asarray(plain["inputs_std"], jnp.float32),
+            tuple(jnp.asarray(layer["kernel"], jnp.float32) for layer in plain["layers"]),
+            tuple(jnp.asarray(layer["bias"], jnp.float32) for layer in plain["layers"]),
+            plain["offset"],
+            plain["scale"],
+        )
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+        raise Refused(f"{path} is no distilled utility ({error}); make one with `perepisode distill`") from None
