@@ -4,8 +4,10 @@ Everything compiled is cached here, because Craftax takes the better part of a m
 share one batch size and push scenes, policies and random play through the same programs.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from craftax.craftax.envs.craftax_symbolic_env import CraftaxSymbolicEnvNoAutoRe
 from craftax.craftax.game_logic import craftax_step
 from craftax.craftax.renderer import render_craftax_symbolic
 
+from perepisode.environments.base import Outcome
 from perepisode.environments.craftax import observation, upstream
 from perepisode.environments.craftax.world import Craftax, CraftaxState
 
@@ -140,7 +143,7 @@ class Play:
     """What a stretch of play left behind, all of it [step, world] unless said otherwise."""
 
     player: np.ndarray  # [world], name of the player
-    outcome: object  # Outcome
+    outcome: Outcome
     monsters_killed: np.ndarray  # change of upstream's own counter of hostile kills
     floor: np.ndarray
     light_level: np.ndarray
@@ -173,31 +176,50 @@ def _look(state):
     }
 
 
-@cache
-def long_play(steps: int = 320) -> Play:
-    """Every kind of player on several floors, checked against upstream at every step."""
-    names = ["cow_hunter"] * 16 + ["peaceful"] * 16 + ["random"] * 16 + ["fighter"] * 8 + ["archer"] * 8
+class Step(NamedTuple):
+    """One step of the whole batch; every leaf has a leading axis of WORLDS."""
+
+    keys: jax.Array
+    before: CraftaxState
+    action: jax.Array
+    after: CraftaxState
+    outcome: Outcome
+    agrees: dict
+
+
+NAMES = ["cow_hunter"] * 16 + ["peaceful"] * 16 + ["random"] * 16 + ["fighter"] * 8 + ["archer"] * 8
+
+
+def walk(steps: int) -> Iterator[Step]:
+    """All kinds of players on all floors, checked against upstream; who ends starts again where it began."""
     floors = [0] * 16 + [0] * 8 + list(range(1, 9)) + [0] * 8 + list(range(1, 9)) + 2 * list(range(8))
     world = np.arange(WORLDS)
     games = _set_out(fresh_worlds()[0], np.array(floors), equipped=(world < 16) | (world >= 40))
     # Cow hunters get open pasture, so that they meet enough cows to count.
     games = games.replace(map=put(games.map, (slice(0, 16), 0), BlockType.GRASS.value))
     initial = state = CraftaxState(game=games, harvested=jnp.zeros(WORLDS, jnp.int32))
-    player = jnp.array([list(PLAYERS).index(name) for name in names])
-
-    outcomes, looks, kills, differing = [], [], [], set()
+    player = jnp.array([list(PLAYERS).index(name) for name in NAMES])
     for key in jax.random.split(jax.random.key(1), steps):
         key_act, key_step = jax.random.split(key)
         action = choose(jax.random.split(key_act, WORLDS), state.game, player)
-        after, outcome, agrees = checked_step(jax.random.split(key_step, WORLDS), state, action)
-        differing |= set(disagreements(agrees))
-        kills.append((after.game.monsters_killed - state.game.monsters_killed).sum(-1))
-        outcomes.append(outcome)
-        looks.append(_look(after))
+        keys = jax.random.split(key_step, WORLDS)
+        after, outcome, agrees = checked_step(keys, state, action)
+        yield Step(keys, state, action, after, outcome, agrees)
         state = _restart(outcome.ended, after, initial)
+
+
+@cache
+def long_play(steps: int = 320) -> Play:
+    """What a long walk of all players left behind."""
+    outcomes, looks, kills, differing = [], [], [], set()
+    for step in walk(steps):
+        differing |= set(disagreements(step.agrees))
+        kills.append((step.after.game.monsters_killed - step.before.game.monsters_killed).sum(-1))
+        outcomes.append(step.outcome)
+        looks.append(_look(step.after))
     stack = partial(jax.tree.map, lambda *rows: np.stack(rows))
     return Play(
-        player=np.array(names),
+        player=np.array(NAMES),
         outcome=stack(*outcomes),
         monsters_killed=np.stack(kills),
         disagreements=sorted(differing),

@@ -61,8 +61,8 @@ def encode(observation: Observation, dtype=jnp.float32) -> tuple[jax.Array, ...]
     items = jax.nn.one_hot(observation.items, ITEMS, dtype=dtype).reshape(*lead, CELLS * ITEMS)
     channel = jnp.arange(CELLS * MOB_CHANNELS, dtype=jnp.uint16)
     # One comparison a slot keeps this a single elementwise kernel; a scatter or a reduction would not be.
-    slots = jnp.moveaxis(observation.mobs, -1, 0)[..., None]
-    mobs = reduce(jnp.logical_or, [slot == channel for slot in slots]).astype(dtype)
+    slots = [observation.mobs[..., slot, None] == channel for slot in range(observation.mobs.shape[-1])]
+    mobs = reduce(jnp.logical_or, slots).astype(dtype)
     light = (observation.blocks != DARK_BLOCK).astype(dtype)
     return blocks, items, mobs, light, observation.scalars.astype(dtype)
 
