@@ -54,9 +54,7 @@ def external(episodes: int = 150) -> pd.DataFrame:
     for method, level in (("PPO", 40.0), ("PPO-Lag", 24.0), ("CPO", 26.0)):
         for seed in range(5):
             costs = generator.poisson(generator.gamma(2.0, level / 2.0, episodes))
-            rows.append(
-                pd.DataFrame({"method": method, "seed": seed, "return": 15 + level / 8, "violations": costs})
-            )
+            rows.append(pd.DataFrame({"method": method, "seed": seed, "return": 15 + level / 8, "violations": costs}))
     table = pd.concat(rows, ignore_index=True)
     table["return"] += generator.normal(0, 3, len(table))
     return table
@@ -90,9 +88,7 @@ def curves(folder: Path, updates: int = 120, steps: float = 1e9) -> list[Path]:
             name = folder / f"{method}-{arm or 'plain'}-{seed}"
             name.mkdir(parents=True)
             run = {"env": "craftax", "dilemma": "no_killing", "method": method, "settings": {}, "arm": arm}
-            (name / "run.json").write_text(
-                json.dumps({**run, "seed": seed, "gamma": gamma, "detector": "exact"})
-            )
+            (name / "run.json").write_text(json.dumps({**run, "seed": seed, "gamma": gamma, "detector": "exact"}))
             rows = _curve(generator, method, value, updates, steps)
             (name / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
             folders.append(name)

@@ -45,12 +45,7 @@ class Curve:
 
 def read(paths: Iterable[str | Path]) -> list[Curve]:
     """Curves of run folders, of metrics.jsonl files, or of folders that hold run folders."""
-    return [
-        curve
-        for path in paths
-        for folder in _run_folders(Path(path))
-        if (curve := _read_run(folder)) is not None
-    ]
+    return [curve for path in paths for folder in _run_folders(Path(path)) if (curve := _read_run(folder)) is not None]
 
 
 def group(curves: Iterable[Curve]) -> dict[tuple[str, str], list[Curve]]:
@@ -75,9 +70,7 @@ def _read_run(folder: Path) -> Curve | None:
     try:
         run = json.loads((folder / "run.json").read_text())
     except (OSError, json.JSONDecodeError) as error:
-        raise ValueError(
-            f"{folder} has no readable run.json ({error}); give a complete run folder"
-        ) from error
+        raise ValueError(f"{folder} has no readable run.json ({error}); give a complete run folder") from error
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     rows = [row for line in lines[:: max(1, len(lines) // MOST_ROWS)] if (row := _row(line)) is not None]
     if len(rows) < 2:

@@ -30,10 +30,7 @@ def read(path: str | Path) -> tuple[str, Utility, float]:
 def _network(stored: dict) -> Utility:
     """u = (mlp((x - mean) / std) - offset) scale, tanh between layers, x = [R_ext, -ρ v]."""
     mean, std = (np.asarray(stored[name], np.float64) for name in ("inputs_mean", "inputs_std"))
-    layers = [
-        tuple(np.asarray(layer[name], np.float64) for name in ("kernel", "bias"))
-        for layer in stored["layers"]
-    ]
+    layers = [tuple(np.asarray(layer[name], np.float64) for name in ("kernel", "bias")) for layer in stored["layers"]]
     offset, scale = float(stored["offset"]), float(stored["scale"])
 
     def utility(r_ext: np.ndarray, violations: float) -> np.ndarray:

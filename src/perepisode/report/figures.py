@@ -111,9 +111,7 @@ def both_frontiers(views: Sequence[View]) -> Drawing:
     handles = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels())}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5)
     frame = pd.concat([_frontier_frame(view).assign(dilemma=view.dilemma) for view in views])
-    return Drawing(
-        figure, frame, "Return against violations an episode on every dilemma that binds (± 95 % CI)."
-    )
+    return Drawing(figure, frame, "Return against violations an episode on every dilemma that binds (± 95 % CI).")
 
 
 def esr_family(view: View) -> Drawing:
@@ -141,9 +139,7 @@ def esr_family(view: View) -> Drawing:
     _name_points(axes, [_named(point) for point in family])
     _percent_axis(axes, view)
     axes.legend(loc="lower right")
-    caption = (
-        "The per-episode agents choose where on the shared frontier to operate; grey: all other methods."
-    )
+    caption = "The per-episode agents choose where on the shared frontier to operate; grey: all other methods."
     return Drawing(figure, _frontier_frame(view), caption)
 
 
@@ -228,9 +224,7 @@ def multipliers(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     return Drawing(figure, frame, caption)
 
 
-def utility_slices(
-    utilities: dict[str, Callable], ranges: dict[str, float], counts=(0, 1, 2, 3, 5)
-) -> Drawing:
+def utility_slices(utilities: dict[str, Callable], ranges: dict[str, float], counts=(0, 1, 2, 3, 5)) -> Drawing:
     """Distilled utilities over R_ext at fixed violation counts."""
     figure = Figure((WIDTH, 3.2), layout="constrained")
     panels = figure.subplots(1, len(utilities), squeeze=False)[0]
@@ -255,14 +249,10 @@ def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Se
         _draw_method(axes, method, view.of(method))
     for kind in dict.fromkeys(item["kind"] for item in exact):
         pairs = sorted((item["mean_violations"], item["return"]) for item in exact if item["kind"] == kind)
-        axes.plot(
-            *zip(*pairs), ":", marker="x", ms=5, lw=1.2, color=INK, alpha=0.75, label=f"exact optimum, {kind}"
-        )
+        axes.plot(*zip(*pairs), ":", marker="x", ms=5, lw=1.2, color=INK, alpha=0.75, label=f"exact optimum, {kind}")
     _frontier_axes(axes)
     first = [point for point in named if point in view.main]
-    rest = [
-        point for point in view.main if point not in first and point.method not in ("erm", "unconstrained")
-    ]
+    rest = [point for point in view.main if point not in first and point.method not in ("erm", "unconstrained")]
     if first:
         _name_points(axes, [_named(point) for point in (*first, *rest)])
 
@@ -290,8 +280,8 @@ def _draw_method(axes: Axes, method: str, points: Sequence[Point]) -> None:
         ecolor=colour, elinewidth=0.9, alpha=0.4, zorder=2,
     )  # fmt: skip
     axes.plot(
-        pairs[:, 1], pairs[:, 0], label=label, color=colour, marker=marker, ms=6.5, lw=1.1, mec="white", mew=0.6,
-        linestyle=line, zorder=front,
+        pairs[:, 1], pairs[:, 0], label=label, color=colour, marker=marker, ms=6.5, lw=1.1, mec="white",
+        mew=0.6, linestyle=line, zorder=front,
     )  # fmt: skip
 
 
@@ -310,9 +300,7 @@ def _percent_axis(axes: Axes, view: View) -> bool:
     if view.unconstrained is None or view.unconstrained.mean_return <= 0:
         return False
     scale = view.unconstrained.mean_return
-    right = axes.secondary_yaxis(
-        "right", functions=(lambda value: value / scale, lambda share: share * scale)
-    )
+    right = axes.secondary_yaxis("right", functions=(lambda value: value / scale, lambda share: share * scale))
     right.set_ylabel("share of unconstrained return")
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     right.spines["right"].set_visible(True)
@@ -421,14 +409,10 @@ def _sweep_lines(top: Axes, bottom: Axes, method: str, rows: Sequence[dict]) -> 
     for axes, key in ((top, "return"), (bottom, "cvar")):
         half = np.nan_to_num([row[f"{key}_ci"] for row in rows])
         budgets, values = [row["budget"] for row in rows], [row[key] for row in rows]
-        axes.errorbar(
-            budgets, values, half, color=colour, marker=marker, lw=1.3, elinewidth=0.9, capsize=2, label=name
-        )
+        axes.errorbar(budgets, values, half, color=colour, marker=marker, lw=1.3, elinewidth=0.9, capsize=2, label=name)
 
 
-def _band(
-    axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shades: bool = False
-) -> pd.DataFrame:
+def _band(axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shades: bool = False) -> pd.DataFrame:
     frames = []
     for index, ((method, arm), curves) in enumerate(groups.items()):
         last = min(curve.steps[-1] for curve in curves)

@@ -62,12 +62,8 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
         return f"{name}: {chosen.label} averages {mean} violations an episode, and {own} in its worst tenth."
     others = [point.interval(cvar).mean for point in rivals]
     span = number(others[0]) if len(others) == 1 else f"{number(min(others))} to {number(max(others))}"
-    nearest = (
-        "the agent nearest in return commits" if len(others) == 1 else "the agents nearest in return commit"
-    )
-    return (
-        f"{name}: in its worst tenth of episodes {chosen.label} commits {own} violations; {nearest} {span}."
-    )
+    nearest = "the agent nearest in return commits" if len(others) == 1 else "the agents nearest in return commit"
+    return f"{name}: in its worst tenth of episodes {chosen.label} commits {own} violations; {nearest} {span}."
 
 
 def _mean_view(view: View) -> list[str]:
@@ -78,9 +74,7 @@ def _mean_view(view: View) -> list[str]:
     verdict = "the methods share one frontier, and means cannot tell them apart"
     if not gain < SHARED:
         verdict = "the methods do not share one frontier here, and a tail difference may be a better optimum"
-    return [
-        f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}; {verdict}."
-    ]
+    return [f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}; {verdict}."]
 
 
 def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
@@ -147,13 +141,9 @@ def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
         )
     if not rivals:
         caveats.append("No other method to match with, so nothing here is a comparison at equal return.")
-    flat = [
-        point.label for point in (chosen, *rivals) if len(point.seeds) > 1 and np.ptp(point.each(cvar)) == 0
-    ]
+    flat = [point.label for point in (chosen, *rivals) if len(point.seeds) > 1 and np.ptp(point.each(cvar)) == 0]
     if flat:
-        caveats.append(
-            f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero is not certainty."
-        )
+        caveats.append(f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero is not certainty.")
     return caveats
 
 
@@ -164,9 +154,7 @@ def _study_caveats(episodes: Episodes, views: list[View]) -> list[str]:
         caveats.append("One seed only: no interval and no test is possible, and none is shown.")
     elif min(counts) < FEW_SEEDS:
         span = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-        caveats.append(
-            f"Few seeds ({span} an agent): intervals are wide, and their width is itself uncertain."
-        )
+        caveats.append(f"Few seeds ({span} an agent): intervals are wide, and their width is itself uncertain.")
     for view in views:
         if view.binds is False:
             share = view.unconstrained.interval(metrics.p_any).mean
@@ -188,13 +176,12 @@ def _protocol_caveats(episodes: Episodes, views: list[View]) -> list[str]:
     used = views[0].protocol
     lengths = {name: episodes.mean_length(name) for name in PROTOCOLS}
     if used == "window":
-        caveats.append(
-            "Only episodes that finished inside a fixed window were kept: long ones are under-represented."
-        )
+        caveats.append("Only episodes that finished inside a fixed window were kept: long ones are under-represented.")
     elif lengths["window"] < 0.99 * lengths["first"]:
         caveats.append(
-            f"The paper's window keeps episodes of {lengths['window']:.0f} steps on average, the first episodes "
-            f"of every world have {lengths['first']:.0f}: it favours short ones. Numbers here use the latter."
+            f"The paper's window keeps episodes of {lengths['window']:.0f} steps on average, the "
+            f"first episodes of every world have {lengths['first']:.0f}: it favours short ones. "
+            "Numbers here use the latter."
         )
     if episodes.unfinished:
         caveats.append(f"{episodes.unfinished} unfinished episodes are left out.")
@@ -205,31 +192,19 @@ def _protocol_caveats(episodes: Episodes, views: list[View]) -> list[str]:
             total = np.average(missed.frame["missed_share"], weights=missed.frame["violations"])
             shares.append(f"{percent(total)} ({dilemma_name(view.dilemma)})")
     if shares:
-        caveats.append(
-            f"The paper's detector misses {', '.join(shares)} of the violations; ours are exact counts."
-        )
+        caveats.append(f"The paper's detector misses {', '.join(shares)} of the violations; ours are exact counts.")
     return caveats
 
 
 def _run_caveats(episodes: Episodes, views: list[View]) -> list[str]:
     caveats = []
     steps = sorted(
-        {
-            seed.steps
-            for view in views
-            for point in view.main
-            for seed in point.seeds
-            if seed.steps == seed.steps
-        }
+        {seed.steps for view in views for point in view.main for seed in point.seeds if seed.steps == seed.steps}
     )
     if len(steps) > 1:
-        caveats.append(
-            f"Agents were trained for different numbers of steps, from {steps[0]:.3g} to {steps[-1]:.3g}."
-        )
+        caveats.append(f"Agents were trained for different numbers of steps, from {steps[0]:.3g} to {steps[-1]:.3g}.")
     if steps and episodes.environment == paper_numbers.ENVIRONMENT and steps[-1] < paper_numbers.STEPS:
-        caveats.append(
-            f"Trained for {steps[-1]:.3g} steps against the paper's 10⁹: returns are not comparable."
-        )
+        caveats.append(f"Trained for {steps[-1]:.3g} steps against the paper's 10⁹: returns are not comparable.")
     for view in views:
         for point in view.main:
             middle = float(np.median(point.returns))

@@ -5,62 +5,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import perepisode
 from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import curves as training
-from perepisode.report import distilled, figures, findings, matched, tables, versus
-from perepisode.report.points import PER_EPISODE, PROTOCOLS, Episodes, Point, View
-from perepisode.report.style import FRACTION, dilemma_name, look
+from perepisode.report import distilled, figures, findings, tables
+from perepisode.report.points import PROTOCOLS, Episodes, View
+from perepisode.report.sections import Drawn, Inputs, Section, sections
+from perepisode.report.style import dilemma_name, look
 
 TEXT_COLUMNS = (
     "Agent", "Read between", "Kept", "Counted by", "Compared with", "Where", "Dilemma", "Quantity", "Policy",
     "Kind", "Unit of violations", "File", "Key", "Value", "Metric", "Meaning", "Run",
 )  # fmt: skip
-MOST_CURVES = 8
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure as the page shows it."""
-
-    name: str
-    title: str
-    caption: str
-    svg: str
-    frame: object
-
-
-@dataclass
-class Section:
-    name: str
-    title: str
-    intro: str = ""
-    blocks: list = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-
-    def draw(self, name: str, title: str, drawing: figures.Drawing) -> None:
-        svg = figures.to_svg(drawing.figure, name)
-        self.blocks.append(Drawn(name, title, drawing.caption, svg, drawing.frame))
-
-    def add(self, table: tables.Table | None, otherwise: str = "") -> None:
-        if table is not None:
-            self.blocks.append(table)
-        elif otherwise:
-            self.left_out.append(otherwise)
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Everything a report may draw on."""
-
-    episodes: Episodes
-    views: list[View]
-    curves: list[training.Curve]
-    utilities: dict[str, tuple[distilled.Utility, float]]
-    exact: list[dict]
 
 
 def build(
@@ -82,8 +40,8 @@ def build(
     inputs = Inputs(study, _views(study), training.read(curves), read, _read_exact(exact))
     finding = findings.find(study, inputs.views)
     with figures.style():
-        sections = _sections(inputs)
-    return _write(Path(out_dir), inputs, finding, sections)
+        found = sections(inputs)
+    return _write(Path(out_dir), inputs, finding, found)
 
 
 def _views(study: Episodes) -> list[View]:
@@ -105,9 +63,7 @@ def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
         try:
             items += json.loads(Path(one).read_text())
         except (OSError, json.JSONDecodeError) as error:
-            raise ValueError(
-                f"{one} is not a readable list of exact optima ({error}); write it again"
-            ) from error
+            raise ValueError(f"{one} is not a readable list of exact optima ({error}); write it again") from error
     for item in items:
         for key in ("label", "kind", "return", "mean_violations", "cvar"):
             if key not in item:
@@ -115,225 +71,16 @@ def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
     return items
 
 
-def _sections(inputs: Inputs) -> list[Section]:
-    sections = [_dilemma_section(view, inputs) for view in inputs.views]
-    binding = [view for view in inputs.views if view.binds]
-    if len(binding) > 1:
-        together = Section("together", "All binding dilemmas")
-        together.draw("frontiers", "Frontiers side by side", figures.both_frontiers(binding))
-        sections.append(together)
-    sections += [_training_section(inputs), _utility_section(inputs)]
-    if inputs.exact:
-        optima = Section("optima", "Exact optima")
-        optima.add(tables.exact_optima(inputs.exact))
-        sections.append(optima)
-    sections += [_measuring_section(inputs), _versus_section(inputs), _reading_section(inputs)]
-    empty = Section("not-shown", "Not shown")
-    empty.left_out = [text for section in sections if not section.blocks for text in section.left_out]
-    return [
-        section for section in (*sections, empty) if section.blocks or (section is empty and empty.left_out)
-    ]
-
-
-def _dilemma_section(view: View, inputs: Inputs) -> Section:
-    section = Section(f"dilemma-{inputs.views.index(view)}", dilemma_name(view.dilemma))
-    chosen = matched.focal(view)
-    rivals = matched.partners(view, chosen) if chosen else []
-    if view.binds is False:
-        section.intro = (
-            "This dilemma does not bind: even the unconstrained agent hardly ever violates. Frontier, "
-            "distributions, matched tails and hypervolume are left out, since without violations they carry no signal."
-        )
-    else:
-        _comparison_blocks(section, view, chosen, rivals, inputs)
-        section.add(tables.hypervolume(view), "Hypervolume is left out: it needs ESR agents beside others.")
-    if view.unconstrained is not None and chosen is not None:
-        section.add(tables.cost_of_compliance(view, chosen))
-    else:
-        section.left_out.append(
-            "Cost of compliance is left out: there is no unconstrained agent to compare with."
-        )
-    section.add(tables.apart(view))
-    section.add(tables.complete(view, inputs.episodes.dilemmas))
-    return section
-
-
-def _comparison_blocks(
-    section: Section, view: View, chosen: Point, rivals: list[Point], inputs: Inputs
-) -> None:
-    name = view.dilemma
-    if len(view.main) > 1:
-        section.draw(
-            f"frontier_{name}",
-            "Mean return against mean violations",
-            figures.frontier(view, chosen, inputs.exact),
-        )
-    else:
-        section.left_out.append("The frontier is left out: it needs more than one agent.")
-    shown = [chosen, *rivals]
-    drawing = figures.distributions(shown, chosen.budget, _exact_for(shown, inputs.exact))
-    section.draw(f"distributions_{name}", "Violations per episode at matched return", drawing)
-    if rivals:
-        section.add(tables.matched_nearest(view, chosen))
-        nowhere = (
-            f"Interpolated tails are left out: no rival's frontier reaches the return of {chosen.label}."
-        )
-        section.add(tables.matched_interpolated(view, chosen), nowhere)
-    else:
-        section.left_out.append(
-            "Matched tails are left out: there is no second method with a sweep to match."
-        )
-    if len([point for point in view.of("esr") if point.value == point.value]) > 1:
-        section.draw(f"budget_sweep_{name}", "Budget sweep", figures.budget_sweep(view))
-    else:
-        section.left_out.append("The budget sweep is left out: it needs ESR at two budgets or more.")
-    if len(view.of(*PER_EPISODE)) > 1:
-        section.draw(f"esr_family_{name}", "The ESR family on the frontier", figures.esr_family(view))
-    else:
-        section.left_out.append("The ESR family is left out: there are fewer than two such agents.")
-
-
-def _exact_for(points: list[Point], exact: list[dict]) -> dict[str, list[float]]:
-    """Exact distributions by the label of the agent that they are the optimum of."""
-    found = {}
-    for point in points:
-        for item in exact:
-            names = (
-                point.label,
-                f"{point.method} {point.arm}",
-                point.arm if item["kind"] == point.method else None,
-            )
-            if item["label"] in names and item.get("distribution"):
-                found[point.label] = item["distribution"]
-    return found
-
-
-def _training_section(inputs: Inputs) -> Section:
-    section = Section("training", "Training")
-    if not inputs.curves:
-        section.left_out.append("Training curves and λ are left out: no run folders were given.")
-        return section
-    for view in inputs.views:
-        main = [curve for curve in inputs.curves if not _other_gamma(curve.gamma, inputs.episodes.main_gamma)]
-        own = [curve for curve in main if curve.dilemma == view.dilemma]
-        free = [curve for curve in main if curve.method == "unconstrained" and curve.dilemma != view.dilemma]
-        if not any(curve.method == "unconstrained" for curve in own):
-            own += [curve.without("violations") for curve in free]  # they were counted for another dilemma
-        groups = training.group(own)
-        if not any(method != "unconstrained" for method, _ in groups):
-            section.left_out.append(f"{dilemma_name(view.dilemma)}: no curves among the run folders.")
-            continue
-        title = f"Training on {dilemma_name(view.dilemma)}"
-        section.draw(f"training_{view.dilemma}", title, figures.training_curves(_chosen_curves(groups, view)))
-        duals = {key: group for key, group in groups.items() if "lagrangian" in key[0]}
-        if duals:
-            title = f"Multiplier λ on {dilemma_name(view.dilemma)}"
-            section.draw(f"multiplier_{view.dilemma}", title, figures.multipliers(duals))
-    return section
-
-
-def _other_gamma(gamma: float, main: float) -> bool:
-    return gamma == gamma and main == main and gamma != main
-
-
-def _chosen_curves(groups: dict, view: View) -> dict:
-    """The agents compared elsewhere first, then others, as many as stay readable."""
-    chosen = matched.focal(view)
-    first = [chosen, *matched.partners(view, chosen)] if chosen else []
-    wanted = [
-        ("unconstrained", ""),
-        *((point.method, point.arm) for point in first),
-        ("esr", "k=0"),
-        ("erm", "heuristic"),
-    ]
-    wanted += [("esr_distilled", ""), *groups]
-    return {key: groups[key] for key in [key for key in dict.fromkeys(wanted) if key in groups][:MOST_CURVES]}
-
-
-def _utility_section(inputs: Inputs) -> Section:
-    section = Section("utilities", "Distilled utility")
-    if inputs.utilities:
-        drawn = {name: utility for name, (utility, _) in inputs.utilities.items()}
-        tops = {name: top for name, (_, top) in inputs.utilities.items()}
-        section.draw(
-            "utility_slices", "Utility at fixed violation counts", figures.utility_slices(drawn, tops)
-        )
-    else:
-        section.left_out.append("Utility slices are left out: no distilled utility was given.")
-    return section
-
-
-def _measuring_section(inputs: Inputs) -> Section:
-    section = Section("measuring", "Protocol and detector")
-    for view in inputs.views:
-        chosen = matched.focal(view)
-        if view.binds is False or chosen is None:
-            continue
-        both = len({inputs.episodes.mean_length(name) for name in PROTOCOLS}) > 1
-        if both or inputs.episodes.has(view.dilemma, "paper"):
-            section.add(tables.protocols(inputs.episodes, view, chosen))
-        section.add(tables.missed(inputs.episodes, view.dilemma))
-    if not section.blocks:
-        section.left_out.append(
-            "Protocol and detector are left out: there is one protocol and one count only."
-        )
-    return section
-
-
-def _versus_section(inputs: Inputs) -> Section:
-    section = Section("paper", "Paper versus here")
-    if inputs.episodes.environment == "external":
-        section.left_out.append(
-            "Paper versus here is left out: another environment and other methods than the paper's."
-        )
-        return section
-    utilities = {name: utility for name, (utility, _) in inputs.utilities.items()}
-    section.add(versus.paper_versus_here(inputs.episodes, utilities))
-    return section
-
-
-def _reading_section(inputs: Inputs) -> Section:
-    import pandas as pd
-
-    meanings = {
-        "Violations": "mean number of violations an episode",
-        "P(≥1), P(>k)": "share of episodes with any violation, with more than k",
-        "CVaR 10 %": f"mean of the worst ⌈{FRACTION:g} N⌉ episodes of a seed, then the mean over seeds",
-        "±": "95 % t interval over seeds, the replication unit; never over episodes",
-        "Welch t, p": "two-sided test of equal means with unequal variances, one number a seed",
-        "matched": "compared at equal mean return: nearest arm, or interpolated along the method's frontier",
-        "protocol": f"this report: {tables.basis(inputs.views[0])}",
-    }
-    shown = {"Metric": list(meanings), "Meaning": list(meanings.values())}
-    section = Section("reading", "How to read, and where it comes from")
-    section.add(tables.Table("definitions", "Definitions", "", shown, pd.DataFrame(shown)))
-    section.add(tables.runs(inputs.views))
-    rows = [
-        (Path(file["path"]).name, key, _plain(value))
-        for file in inputs.episodes.provenance
-        for key, value in file.items()
-        if key != "path"
-    ]
-    origin = {name: [row[index] for row in rows] for index, name in enumerate(("File", "Key", "Value"))}
-    note = "What each episodes table says about itself."
-    section.add(tables.Table("provenance", "Provenance", note, origin, pd.DataFrame(origin)))
-    return section
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _write(out: Path, inputs: Inputs, finding: findings.Finding, sections: list[Section]) -> Path:
+def _write(out: Path, inputs: Inputs, finding: findings.Finding, found: list[Section]) -> Path:
     for folder in (out / "data", out / "figures"):
         folder.mkdir(parents=True, exist_ok=True)
-    for block in (block for section in sections for block in section.blocks):
+    for block in (block for section in found for block in section.blocks):
         block.frame.to_csv(out / "data" / f"{block.name}.csv", index=False)
         if isinstance(block, Drawn):
             (out / "figures" / f"{block.name}.svg").write_text(_standalone(block.svg))
     kicker = _kicker(inputs)
-    _write_whole(out / "report.md", _markdown(kicker, finding, sections))
-    return _write_whole(out / "index.html", _html(kicker, finding, sections))
+    _write_whole(out / "report.md", _markdown(kicker, finding, found))
+    return _write_whole(out / "index.html", _html(kicker, finding, found))
 
 
 def _kicker(inputs: Inputs) -> str:
@@ -343,24 +90,18 @@ def _kicker(inputs: Inputs) -> str:
     return f"{inputs.episodes.environment} · {names} · {agents} agents · {rows} episodes"
 
 
-def _html(kicker: str, finding: findings.Finding, sections: list[Section]) -> str:
+def _html(kicker: str, finding: findings.Finding, found: list[Section]) -> str:
     import jinja2
-    from markupsafe import Markup
 
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    for section in sections:  # drawings are ours and their text is drawn as paths; all else is escaped
-        section.blocks = [
-            Drawn(b.name, b.title, b.caption, Markup(b.svg), b.frame) if isinstance(b, Drawn) else b
-            for b in section.blocks
-        ]
     return environment.get_template("template.html").render(
         title=f"Per-episode report: {kicker}",
         kicker=kicker,
         finding=finding,
-        sections=sections,
+        sections=found,
         colour=lambda method: look(method).colour,
         text_columns=TEXT_COLUMNS,
         zip=zip,
@@ -368,11 +109,11 @@ def _html(kicker: str, finding: findings.Finding, sections: list[Section]) -> st
     )
 
 
-def _markdown(kicker: str, finding: findings.Finding, sections: list[Section]) -> str:
+def _markdown(kicker: str, finding: findings.Finding, found: list[Section]) -> str:
     lines = ["# Per-episode report", "", _literal(kicker), "", f"**{_literal(finding.headline)}**", ""]
     lines += [f"- {_literal(text)}" for text in finding.sentences]
     lines += ["", "Read with care:", "", *(f"- {_literal(text)}" for text in finding.caveats)]
-    for section in sections:
+    for section in found:
         lines += ["", f"## {_literal(section.title)}", "", _literal(section.intro)]
         for block in section.blocks:
             lines += ["", f"### {_literal(block.title)}", ""]

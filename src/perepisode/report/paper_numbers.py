@@ -56,18 +56,14 @@ NUMBERS = (
     Printed(COST, NK, "esr", "k=0", "gap", 6.2),
     Printed(COST, NK, "esr", "k=1", "rate", 1.7e-3),
     Printed(COST, NK, "esr", "k=1", "gap", 2.90, 1.06),
-    Printed(
-        MEANS, SU, "unconstrained", "", "mean", 5.0, what="wood harvested over budget an episode (about)"
-    ),
+    Printed(MEANS, SU, "unconstrained", "", "mean", 5.0, what="wood harvested over budget an episode (about)"),
     Printed(MEANS, NK, "erm", "", "lowest_return", 31.5),
     Printed(MEANS, NK, "erm", "", "highest_return", 31.9),
     Printed(MEANS, NK, "ser", "w=10", "return", 30.9, what="return at the strictest weights (30.9 to 31.0)"),
     Printed(MEANS, NK, "ser", "w=3", "return", 31.0, what="return at the strictest weights (30.9 to 31.0)"),
     Printed(MEANS, NK, "esr_distilled", "", "return", 31.1),
     Printed(MEANS, NK, "esr", "k=0", "share_of_unconstrained", 0.84),
-    Printed(
-        MEANS, NK, "", "", "lowest_return", 30.0, what="lowest return of any method (final returns 30 to 37)"
-    ),
+    Printed(MEANS, NK, "", "", "lowest_return", 30.0, what="lowest return of any method (final returns 30 to 37)"),
     Printed(MEANS, NK, "", "", "highest_return", 37.0, what="highest return of any method"),
     Printed(MEANS, NK, "", "", "hypervolume_without", 0.0249),
     Printed(MEANS, NK, "", "", "hypervolume_with", 0.0264),

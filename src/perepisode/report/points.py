@@ -260,8 +260,7 @@ def _refuse_double_seeds(keys: pd.DataFrame) -> None:
         first = twice.iloc[0]
         runs = ", ".join(twice["run"].iloc[:2])
         raise ValueError(
-            f"two runs of {first['method']} {first['arm']} have seed {first['seed']}: {runs}; "
-            "report one of them"
+            f"two runs of {first['method']} {first['arm']} have seed {first['seed']}: {runs}; report one of them"
         )
 
 

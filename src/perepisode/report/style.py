@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 FRACTION = 0.1  # of the episodes: the tail that every CVaR in a report averages
@@ -52,6 +53,11 @@ def dilemma_name(dilemma: str) -> str:
     return DILEMMAS.get(dilemma, dilemma.replace("_", " ").capitalize())
 
 
+def slug(text: str) -> str:
+    """A name that is safe in a file name and in an id, whatever the table calls its dilemma."""
+    return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-") or "unnamed"
+
+
 def number(value: float, digits: int = 2) -> str:
     """Fixed digits; a dash for what is not known."""
     return "–" if value != value else f"{value:.{digits}f}".replace("-", "−")
@@ -59,9 +65,7 @@ def number(value: float, digits: int = 2) -> str:
 
 def plus_minus(mean: float, half: float, digits: int = 2) -> str:
     """ "1.04 ± 0.07", or the mean alone where one seed allows no interval."""
-    return (
-        number(mean, digits) if half != half else f"{number(mean, digits)}\u00a0±\u00a0{number(half, digits)}"
-    )
+    return number(mean, digits) if half != half else f"{number(mean, digits)}\u00a0±\u00a0{number(half, digits)}"
 
 
 def percent(share: float, digits: int = 1) -> str:

@@ -19,6 +19,7 @@ from perepisode.report.style import (
     percent,
     plus_minus,
     scientific,
+    slug,
 )
 
 
@@ -56,9 +57,7 @@ def matched_nearest(view: View, chosen: matched.Point) -> Table:
         "episodes the CVaR averages."
     )
     methods = [point.method for point in points]
-    return Table(
-        f"matched_nearest_{view.dilemma}", "Matched tails, nearest return", note, shown, frame, methods
-    )
+    return Table(f"matched_nearest_{slug(view.dilemma)}", "Matched tails, nearest return", note, shown, frame, methods)
 
 
 def matched_interpolated(view: View, chosen: matched.Point) -> Table | None:
@@ -74,16 +73,14 @@ def matched_interpolated(view: View, chosen: matched.Point) -> Table | None:
     frame = _tail_frame(labels, tails)
     frame["between"] = shown["Read between"]
     note = (
-        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated linearly "
-        f"to the return of {chosen.label}, so that no difference is left to position: “a → b, 40%” is 40 % of "
-        "the way from a to b. Variances of the ends add."
+        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated "
+        f"linearly to the return of {chosen.label}, so that no difference is left to position: “a → b, 40%” "
+        "is 40 % of the way from a to b. Variances of the ends add."
     )
-    missing = "".join(
-        f" {look(read.method).label} is left out: {read.between}." for read in reads if read.tail is None
-    )
+    missing = "".join(f" {look(read.method).label} is left out: {read.between}." for read in reads if read.tail is None)
     methods = [chosen.method, *(read.method for read in reached)]
     title = "Matched tails, interpolated to the same return"
-    return Table(f"matched_interpolated_{view.dilemma}", title, note + missing, shown, frame, methods)
+    return Table(f"matched_interpolated_{slug(view.dilemma)}", title, note + missing, shown, frame, methods)
 
 
 def _tail_columns(tails: list[matched.Tail], chosen: matched.Point) -> dict[str, list[str]]:
@@ -97,9 +94,7 @@ def _tail_columns(tails: list[matched.Tail], chosen: matched.Point) -> dict[str,
     columns["Std"] = [number(one.std.mean) for one in tails]
     columns["CVaR 10 %"] = [plus_minus(one.cvar.mean, one.cvar.half) for one in tails]
     tests = [one.against_focal for one in tails]
-    columns["Welch t (p)"] = [
-        "" if test is None else f"{number(test.t, 1)} ({p_value(test.p)})" for test in tests
-    ]
+    columns["Welch t (p)"] = ["" if test is None else f"{number(test.t, 1)} ({p_value(test.p)})" for test in tests]
     return columns
 
 
@@ -144,7 +139,7 @@ def cost_of_compliance(view: View, chosen: matched.Point) -> Table:
     )
     note = "Gap = unconstrained return − return; its interval is √(CI² of the one + CI² of the other)."
     methods = [point.method for point in points]
-    return Table(f"cost_{view.dilemma}", "Cost of compliance", note, shown, frame, methods)
+    return Table(f"cost_{slug(view.dilemma)}", "Cost of compliance", note, shown, frame, methods)
 
 
 def _cost_points(view: View, chosen: matched.Point) -> list[Point]:
@@ -193,7 +188,7 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
         names = " and ".join(dilemma_name(name) for name in others)
         note += f" {names}: violations an episode of the dilemmas the agent was not trained for."
     methods = [point.method for point in points]
-    return Table(f"complete_{view.dilemma}", "All agents", note, shown, frame, methods)
+    return Table(f"complete_{slug(view.dilemma)}", "All agents", note, shown, frame, methods)
 
 
 def _complete_row(point: Point, metric_of: dict, others: list[str]) -> dict:
@@ -269,7 +264,7 @@ def hypervolume(view: View) -> Table | None:
         "Area that the mean points dominate down to the reference: the lowest return on the frontier and the "
         "violations of the unconstrained agent. A small gain means one shared mean frontier."
     )
-    return Table(f"hypervolume_{view.dilemma}", "Hypervolume of the mean frontier", note, shown, frame)
+    return Table(f"hypervolume_{slug(view.dilemma)}", "Hypervolume of the mean frontier", note, shown, frame)
 
 
 def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
@@ -316,7 +311,7 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
         "and after a step; the exact count looks between the phases of a step."
     )
     title = f"What the way of measuring does: {dilemma_name(view.dilemma)}"
-    return Table(f"protocols_{view.dilemma}", title, note, shown, frame)
+    return Table(f"protocols_{slug(view.dilemma)}", title, note, shown, frame)
 
 
 def missed(episodes: Episodes, dilemma: str) -> Table | None:
@@ -336,7 +331,7 @@ def missed(episodes: Episodes, dilemma: str) -> Table | None:
     name = dilemma_name(dilemma)
     note = f"Over all agents the paper's detector misses {percent(total)} of the violations of {name}."
     title = f"Violations that the paper's detector misses: {dilemma_name(dilemma)}"
-    return Table(f"missed_{dilemma}", title, note, shown, frame)
+    return Table(f"missed_{slug(dilemma)}", title, note, shown, frame)
 
 
 def apart(view: View) -> Table | None:
@@ -367,7 +362,7 @@ def apart(view: View) -> Table | None:
         "Compared with": [value or "–" for value in frame["twin"]],
     }
     note = "Kept apart from every comparison above: these arms differ in γ or in the detector trained on."
-    return Table(f"apart_{view.dilemma}", "Sensitivity: other γ, other detector", note, shown, frame)
+    return Table(f"apart_{slug(view.dilemma)}", "Sensitivity: other γ, other detector", note, shown, frame)
 
 
 def runs(views: list[View]) -> Table:
@@ -401,19 +396,14 @@ def runs(views: list[View]) -> Table:
         "Violations": [number(value) for value in frame["violations"]],
         "CVaR 10 %": [number(value) for value in frame["cvar"]],
     }
-    return Table(
-        "runs", "Runs", f"One line a training run, {basis(views[0])}.", shown, frame, list(frame["method"])
-    )
+    return Table("runs", "Runs", f"One line a training run, {basis(views[0])}.", shown, frame, list(frame["method"]))
 
 
 def exact_optima(items: list[dict]) -> Table:
     """Exact optimal policies of the miniature, from dynamic programming."""
     keys = ("return", "mean_violations", "cvar", "p_over")
     frame = pd.DataFrame(
-        [
-            {"label": item["label"], "kind": item["kind"], **{key: item.get(key) for key in keys}}
-            for item in items
-        ]
+        [{"label": item["label"], "kind": item["kind"], **{key: item.get(key) for key in keys}} for item in items]
     )
     shown = {
         "Policy": [str(value) for value in frame["label"]],

@@ -72,9 +72,7 @@ def paper_versus_here(episodes: Episodes, utilities: dict[str, Utility]) -> Tabl
         "Paper": [_show(row["measure"], row["paper"], row["paper_ci"]) for row in rows],
         "Here": [_show(row["measure"], row["here"], row["here_ci"], row["reason"]) for row in rows],
         "Deviation": [_show(row["measure"], row["deviation"], NAN, signed=True) for row in rows],
-        "%": [
-            f"{100 * row['relative']:+.0f} %" if row["relative"] == row["relative"] else "" for row in rows
-        ],
+        "%": [f"{100 * row['relative']:+.0f} %" if row["relative"] == row["relative"] else "" for row in rows],
     }
     return Table("paper_versus_here", "The paper's numbers and ours", _note(episodes, views), shown, frame)
 
@@ -85,9 +83,7 @@ def _paper_view(episodes: Episodes, dilemma: str) -> View:
     return view if view.points else episodes.view(dilemma, "first", counter)
 
 
-def _measure(
-    printed: Printed, views: dict[str, View], dilemma: str, utilities: dict, episodes: Episodes
-) -> Interval:
+def _measure(printed: Printed, views: dict[str, View], dilemma: str, utilities: dict, episodes: Episodes) -> Interval:
     if printed.measure is None:
         return Interval(NAN, NAN, 0)
     if printed.measure in ("runs", "seeds", "steps"):
@@ -113,9 +109,7 @@ def _find(view: View, printed: Printed) -> Point | None:
         chosen = matched.focal(view)
         found = [] if chosen is None else matched.partners(view, chosen)
         return next((point for point in found if point.method == printed.method), None)
-    return next(
-        (point for point in view.main if (point.method, point.arm) == (printed.method, printed.arm)), None
-    )
+    return next((point for point in view.main if (point.method, point.arm) == (printed.method, printed.arm)), None)
 
 
 def _of_point(measure: str, point: Point, view: View) -> Interval:
@@ -132,11 +126,7 @@ def _of_point(measure: str, point: Point, view: View) -> Interval:
         focal = next((one for one in view.main if (one.method, one.arm) == ("esr", "k=1")), None)
         return Interval(compare.welch(point.each(cvar), focal.each(cvar)).t if focal else NAN, NAN, 0)
     if measure == "gamma_cost":
-        same = (
-            other
-            for other in view.apart
-            if (other.method, other.arm, other.gamma) == (point.method, point.arm, 1)
-        )
+        same = (other for other in view.apart if (other.method, other.arm, other.gamma) == (point.method, point.arm, 1))
         twin = next(same, None)
         return Interval(point.mean_return - twin.mean_return if twin else NAN, NAN, 0)
     if view.unconstrained is None:
@@ -206,16 +196,12 @@ def _note(episodes: Episodes, views: dict[str, View]) -> str:
     steps = _of_study("steps", views)
     counter = next(iter(views.values())).counter
     parts = ["Measured as the paper does: episodes that finish inside its window"]
-    parts[0] += (
-        ", counted by its state difference." if counter == "paper" else ", exact counts (no others given)."
-    )
+    parts[0] += ", counted by its state difference." if counter == "paper" else ", exact counts (no others given)."
     if episodes.environment != paper_numbers.ENVIRONMENT:
         parts.append(
             f"The environment here is “{episodes.environment}”, not Craftax: the numbers of No Killing stand "
             "beside the same arms for their shape, and a deviation is no disagreement."
         )
     if steps == steps and steps != paper_numbers.STEPS:
-        parts.append(
-            f"Our scale differs: {steps:.3g} training steps a run, the paper's {paper_numbers.STEPS:.0e}."
-        )
+        parts.append(f"Our scale differs: {steps:.3g} training steps a run, the paper's {paper_numbers.STEPS:.0e}.")
     return " ".join(parts)

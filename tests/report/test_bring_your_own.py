@@ -1,0 +1,33 @@
+"""The documented snippet, run as it stands in the documentation."""
+
+import re
+from pathlib import Path
+
+import pandas
+
+from perepisode.report import page
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "bring-your-own-agent.md"
+
+
+class Walk:
+    """A Gymnasium-like world of five steps whose cost is the action."""
+
+    def reset(self, seed):
+        self.left = 5
+        return seed % 3, {}
+
+    def step(self, action):
+        self.left -= 1
+        return self.left, 1.0 + action, self.left == 0, False, {"cost": action}
+
+
+def test_the_snippet_writes_a_table_that_can_be_reported(tmp_path, monkeypatch):
+    (snippet,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    agents = {seed: (Walk(), lambda observation: observation % 2) for seed in (0, 1, 2)}
+    exec(snippet, {"agents": agents, "pandas": pandas})
+    table = pandas.read_csv("episodes.csv")
+    assert len(table) == 600
+    assert (table["return"] == 5 + table["violations"]).all()
+    assert "PPO-Lagrangian" in page.build("episodes.csv", "report").read_text()

@@ -1,0 +1,60 @@
+"""Curves and distilled utilities as training writes them."""
+
+import json
+
+import numpy as np
+import pytest
+import synthetic
+
+from perepisode.report import curves, distilled
+
+
+def test_curves_are_grouped_by_method_and_arm(tmp_path):
+    synthetic.curves(tmp_path, updates=20)
+    groups = curves.group(curves.read([tmp_path]))
+    assert [curve.seed for curve in groups["esr", "k=1"]] == sorted(synthetic.SEEDS)
+    assert np.isnan(groups["esr", "k=1"][0].values["lambda"]).all()
+    assert np.isfinite(groups["lagrangian", "d=1"][0].values["lambda"]).all()
+
+
+def test_a_line_cut_short_is_skipped(tmp_path):
+    folder = synthetic.curves(tmp_path, updates=20)[0]
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('{"update": 20, "steps": 1')
+    (curve,) = curves.read([folder / "metrics.jsonl"])
+    assert len(curve.steps) == 20
+
+
+def test_smoothing_keeps_a_straight_line_and_thinning_the_ends(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps({"method": "ser", "arm": "w=1", "dilemma": "d", "seed": 1}))
+    rows = ({"steps": step, "return": step / 2, "violations": 0.0, "lambda": None} for step in range(5000))
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (curve,) = curves.read([tmp_path])
+    assert len(curve.steps) <= 2 * curves.MOST_ROWS
+    assert curve.at("return", np.array([0.0, 2500.0])) == pytest.approx([0.0, 1250.0], abs=30)
+
+
+def test_folders_without_curves_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"no metrics\.jsonl"):
+        curves.read([tmp_path])
+    (tmp_path / "metrics.jsonl").write_text("")
+    with pytest.raises(ValueError, match=r"no readable run\.json"):
+        curves.read([tmp_path])
+
+
+def test_distilled_utility_by_hand(tmp_path):
+    layers = [{"kernel": [[1.0], [0.5]], "bias": [0.1]}, {"kernel": [[3.0]], "bias": [0.2]}]
+    stored = {"inputs_mean": [10.0, -5.0], "inputs_std": [5.0, 2.0], "layers": layers, "offset": 0.3, "scale": 2.0}
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"kind": "distilled", **stored}))
+    name, utility, top = distilled.read(path)
+    hidden = np.tanh((12.0 - 10.0) / 5.0 + 0.5 * (-10.0 + 5.0) / 2.0 + 0.1)
+    assert utility(12.0, 1)[0] == pytest.approx((3.0 * hidden + 0.2 - 0.3) * 2.0)
+    assert (name, top) == ("mine", 22.5)
+
+
+def test_a_file_that_is_no_utility_is_refused(tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="is not a distilled utility"):
+        distilled.read(path)

@@ -1,0 +1,155 @@
+"""The page as a file: complete, self-contained, honest about what is missing, and quick."""
+
+import json
+import re
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+
+from perepisode.evaluation import episodes
+from perepisode.report import page
+
+
+@pytest.fixture(scope="module")
+def craftax(tmp_path_factory):
+    """The page of a full made-up study, with curves and utilities."""
+    root = tmp_path_factory.mktemp("craftax")
+    table = synthetic.craftax(episodes=60)
+    table.loc[table["method"] == "ser", "run"] = "<script>alert(1)</script>" + table["run"]
+    episodes.write(table, root / "episodes.parquet", {"device": "<b>cpu</b>", "code": "1234"})
+    synthetic.curves(root / "runs", updates=30)
+    utility = root / "utility.json"
+    utility.write_text(json.dumps(synthetic.utility("no_killing")))
+    return page.build(root / "episodes.parquet", root / "out", curves=[root / "runs"], utilities=[utility])
+
+
+def build(table, folder, **inputs):
+    folder.mkdir(exist_ok=True)
+    table.to_csv(folder / "episodes.csv", index=False)
+    return page.build(folder / "episodes.csv", folder / "out", **inputs).read_text()
+
+
+def test_all_figures_and_tables_of_the_paper(craftax):
+    names = set(re.findall(r'id="(?:figure|table)-([\w-]+)"', craftax.read_text()))
+    for dilemma in ("no_killing", "sustainability"):
+        for block in ("frontier", "distributions", "matched_nearest", "matched_interpolated", "budget_sweep",
+                      "esr_family", "hypervolume", "cost", "complete", "protocols", "missed", "apart"):  # fmt: skip
+            assert f"{block}_{dilemma}" in names
+    assert {"frontiers", "training_no_killing", "multiplier_no_killing", "utility_slices"} <= names
+    assert {"paper_versus_here", "runs", "definitions", "provenance"} <= names
+
+
+def test_every_block_has_its_data_beside_it(craftax):
+    for link in re.findall(r'href="(data/[^"]+)"', craftax.read_text()):
+        assert len(pd.read_csv(craftax.parent / link)) > 0, link
+    markdown = (craftax.parent / "report.md").read_text()
+    for link in re.findall(r"\]\(([^)]+)\)", markdown):
+        assert (craftax.parent / link).exists(), link
+
+
+def test_the_page_needs_nothing_from_elsewhere(craftax):
+    html = craftax.read_text()
+    assert "http:" not in html
+    assert "https:" not in html
+    assert "@import" not in html
+    assert not re.findall(r'(?:src|href)="(?!#|data[:/])', html)
+
+
+def test_ids_are_unique(craftax):
+    ids = re.findall(r'\sid="([^"]+)"', craftax.read_text())
+    assert len(ids) == len(set(ids))
+
+
+def test_text_from_tables_is_escaped(craftax):
+    html = craftax.read_text()
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "&lt;b&gt;cpu&lt;/b&gt;" in html
+    assert "<script>alert" not in (craftax.parent / "report.md").read_text()
+
+
+def test_first_screen_states_finding_and_caveats(craftax):
+    first = craftax.read_text().split("<nav")[0]
+    assert "worst tenth" in first
+    for caveat in ("Few seeds", "rests on 18 of 180 episodes", "does not bind", "favours short ones", "misses"):
+        assert caveat in first, caveat
+
+
+def test_hostile_method_names_and_dollar_signs(tmp_path):
+    table = synthetic.external(episodes=30)
+    table["method"] = table["method"].replace({"PPO": "<img src=x onerror=alert(1)> $x_{$"})
+    html = build(table, tmp_path)
+    assert "<img" not in html
+    assert "&lt;img src=x onerror=alert(1)&gt; $x_{$" in html
+
+
+def test_dilemma_names_cannot_leave_the_folder(tmp_path):
+    table = synthetic.external(episodes=20).assign(dilemma="../../evil <b>")
+    build(table, tmp_path / "inner")
+    assert {path.name for path in tmp_path.iterdir()} == {"inner"}
+    assert (tmp_path / "inner/out/data/frontier_evil-b.csv").exists()
+
+
+def test_one_seed_gives_no_interval_and_says_so(tmp_path):
+    html = build(synthetic.temptation(episodes=60, seeds=(1,)), tmp_path)
+    first = html.split("<nav")[0]
+    assert "One seed only" in first
+    assert "±" not in first
+    assert "one seed, no test" in first
+
+
+def test_miniature_with_exact_optima(tmp_path):
+    html = build(synthetic.temptation(episodes=60), tmp_path, exact=synthetic.exact_optima())
+    assert "exact optimal policy" in html
+    assert "Exact optima" in html
+    assert "not Craftax" in html
+
+
+def test_external_agents_leave_out_what_has_no_data(tmp_path):
+    html = build(synthetic.external(), tmp_path)
+    for reason in ("budget sweep is left out", "Training curves and λ are left out", "Paper versus here is left out"):
+        assert reason in html
+
+
+def test_a_single_agent_is_described_not_compared(tmp_path):
+    table = synthetic.external()
+    html = build(table[table["method"] == "CPO"], tmp_path)
+    assert "No other method to match with" in html
+
+
+def test_bad_optima_and_no_finished_episode_are_refused(tmp_path):
+    table = synthetic.temptation(episodes=10)
+    with pytest.raises(ValueError, match="has no 'kind'"):
+        build(table, tmp_path, exact=[{"label": "x"}])
+    with pytest.raises(ValueError, match="evaluate for longer"):
+        build(table.assign(end_cause="running"), tmp_path)
+
+
+def test_window_only_tables_are_reported_with_a_caveat(tmp_path):
+    html = build(synthetic.temptation(episodes=30).assign(in_first=False), tmp_path)
+    assert "long ones are under-represented" in html
+
+
+def test_reporting_starts_no_device(tmp_path):
+    code = "import sys, perepisode.report.page as p; p.build(sys.argv[1], sys.argv[2]); assert 'jax' not in sys.modules"
+    synthetic.external(episodes=20).to_csv(tmp_path / "e.csv", index=False)
+    subprocess.run([sys.executable, "-c", code, tmp_path / "e.csv", tmp_path / "out"], check=True)
+
+
+@pytest.mark.slow
+def test_a_million_episodes_in_a_minute_and_two_gigabytes(tmp_path):
+    table = synthetic.craftax(episodes=1_000_000 // 183)
+    table = pd.concat([table] * int(np.ceil(1_000_000 / len(table))), ignore_index=True).iloc[:1_000_000]
+    table["episode_index"] = np.arange(len(table))
+    path = episodes.write(table, tmp_path / "million.parquet")
+    code = "import sys; from perepisode.report import page; page.build(sys.argv[1], sys.argv[2])"
+    start = time.monotonic()
+    subprocess.run([sys.executable, "-c", code, path, tmp_path / "out"], check=True)
+    assert time.monotonic() - start < 60
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2 * 1024**2  # kilobytes
