@@ -54,11 +54,20 @@ def make(world: World, run_keys: jax.Array, first: jax.Array, size: int) -> Fres
     return Fresh(worlds, first, first)
 
 
-def begin(world: World, run_keys: jax.Array, envs: int) -> tuple[object, jax.Array]:
-    """The first `envs` worlds of every run, and their serials [run, env]."""
-    fresh = make(world, run_keys, jnp.zeros(run_keys.shape, jnp.int32), envs)
+def begin(world: World, run_keys: jax.Array, envs: int, size: int) -> tuple[object, jax.Array, Fresh]:
+    """The first `envs` worlds of every run with their serials [run, env], and `size` fresh ones behind them.
+
+    Made in one go: generating a world is the largest thing to compile, and this way it is compiled once here.
+    """
+    everything = make(world, run_keys, jnp.zeros(run_keys.shape, jnp.int32), envs + size)
+    worlds, rest = (jax.tree.map(lambda x, part=part: x[:, part], everything.worlds) for part in _split(envs))
     serials = jnp.broadcast_to(jnp.arange(envs, dtype=jnp.int32), (run_keys.shape[0], envs))
-    return fresh.worlds, serials
+    next_serial = jnp.full(run_keys.shape, envs, jnp.int32)
+    return worlds, serials, Fresh(rest, next_serial, next_serial)
+
+
+def _split(envs: int) -> tuple[slice, slice]:
+    return slice(None, envs), slice(envs, None)
 
 
 def hand_out(

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from perepisode.config import Run
 from perepisode.environments import WORLDS
 from perepisode.environments.base import EndCause, Outcome, World
-from perepisode.environments.fresh import Fresh, action_key, begin, episode_key, hand_out, make, world_key
+from perepisode.environments.fresh import Fresh, action_key, begin, episode_key, hand_out, world_key
 from perepisode.pytree import pytree, static
 from perepisode.training.objectives import METHODS, Accrued, Finished, Objective
 from perepisode.training.utilities import Distilled
@@ -147,13 +147,12 @@ class Record:
 
 def start(world: World, population: Population, envs: int, fresh_worlds: int) -> tuple[Running, Fresh]:
     """Every run's first episodes, and a batch of fresh worlds behind them."""
-    worlds, serials = begin(world, population.keys, envs)
+    worlds, serials, fresh = begin(world, population.keys, envs, fresh_worlds)
     shape = serials.shape
     zeros = jnp.zeros(shape, jnp.int32)
     counts = jnp.zeros((*shape, len(world.dilemmas)), jnp.int32)
     audit = dict.fromkeys(world.audits, zeros)
-    running = Running(worlds, serials, zeros, Accrued.nothing(shape), counts, counts, audit)
-    return running, make(world, population.keys, jnp.full(shape[:1], envs, jnp.int32), fresh_worlds)
+    return Running(worlds, serials, zeros, Accrued.nothing(shape), counts, counts, audit), fresh
 
 
 def episode_keys(population: Population, running: Running) -> jax.Array:

@@ -1,0 +1,151 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perepisode.config import Refused
+from perepisode.training.objectives import METHODS, Accrued, Finished
+
+steps = st.lists(st.tuples(st.floats(-1, 8), st.integers(0, 3)), min_size=1, max_size=30)
+
+
+def accrued(task_return, violations):
+    return Accrued(jnp.float32(task_return), jnp.float32(violations))
+
+
+def rewards_of(objective, episode, dual=None):
+    """Step rewards of one episode given as (task reward, violations) pairs."""
+    dual = objective.initial_dual() if dual is None else dual
+    before, rewards = accrued(0, 0), []
+    for gain, harm in episode:
+        after = accrued(before.task_return + jnp.float32(gain), before.violations + harm)
+        rewards.append(float(objective.reward(dual, before, after)))
+        before = after
+    return rewards, before
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps, st.sampled_from([0, 1, 2, 4]))
+def test_eq7_telescopes(episode, budget):
+    objective = METHODS["esr"].build(budget=budget)
+    rewards, totals = rewards_of(objective, episode)
+    utility = float(objective.utility_of(totals.task_return, totals.ethical_return))
+    assert sum(rewards) == pytest.approx(utility, abs=2e-3)
+    assert float(objective.utility(objective.initial_dual(), totals)) == pytest.approx(utility, abs=1e-4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps, st.sampled_from([0.1, 0.3, 1.0]))
+def test_ser_racc_pays_the_ser_reward(episode, weight):
+    racc, _ = rewards_of(METHODS["ser_racc"].build(weight=weight), episode)
+    plain, _ = rewards_of(METHODS["ser"].build(weight=weight), episode)
+    by_hand = [gain - weight * 10.0 * harm for gain, harm in episode]
+    # the increment of a running sum is exact up to the rounding of that sum
+    np.testing.assert_allclose(racc, by_hand, atol=1e-3)
+    np.testing.assert_allclose(plain, by_hand, atol=1e-3)
+
+
+def test_penalty_and_unconstrained_rewards():
+    episode = [(1.0, 0), (2.0, 1), (0.5, 2)]
+    assert rewards_of(METHODS["erm"].build(), episode)[0] == pytest.approx([1.0, -8.0, -19.5])
+    assert rewards_of(METHODS["unconstrained"].build(), episode)[0] == pytest.approx([1.0, 2.0, 0.5])
+
+
+@pytest.mark.parametrize(("enforcement", "ends_at"), [("absolute", 1), ("calculated", 4), ("heuristic", None)])
+def test_enforcement_ends_at_the_first_and_at_the_fourth(enforcement, ends_at):
+    objective = METHODS["erm"].build(enforcement=enforcement)
+    ended = [bool(objective.ends_episode(accrued(0.0, v))) for v in range(8)]
+    first = ended.index(True) if True in ended else None
+    assert first == ends_at
+
+
+def test_no_other_method_ends_an_episode():
+    for name, method in METHODS.items():
+        if name in ("erm", "esr_distilled"):
+            continue
+        needed = {"ser": {"weight": 1}, "ser_racc": {"weight": 1}}.get(name, {})
+        needed = needed or ({"budget": 1} if method.swept == "budget" else {})
+        assert not bool(method.build(**needed).ends_episode(accrued(5.0, 100.0))), name
+
+
+def finished(costs, unfinished=2):
+    violations = np.array([*costs, *([99.0] * unfinished)], np.float32)[None]
+    ended = np.array([[True] * len(costs) + [False] * unfinished])
+    return Finished(jnp.asarray(ended), jnp.asarray(violations))
+
+
+def test_eq4_by_hand():
+    lagrangian = METHODS["lagrangian"].build(budget=0.5, rate=0.02, ceiling=1.0)
+    assert float(lagrangian.next_dual(jnp.float32(0.1), finished([1, 2, 0]))) == pytest.approx(0.1 + 0.02 * 0.5)
+    assert float(lagrangian.next_dual(jnp.float32(0.004), finished([0, 0]))) == 0.0  # clipped at zero
+    assert float(lagrangian.next_dual(jnp.float32(0.99), finished([5]))) == 1.0  # and at λ_max
+    rewards, _ = rewards_of(lagrangian, [(1.0, 0), (1.0, 2)], dual=jnp.float32(3.0))
+    assert rewards == pytest.approx([1.0, -5.0])
+
+
+@pytest.mark.parametrize("name", ["lagrangian", "pid_lagrangian", "cvar", "chance"])
+def test_an_empty_window_holds_the_dual(name):
+    objective = METHODS[name].build(budget=1.0)
+    dual = objective.next_dual(objective.initial_dual(), finished([4, 4, 4]))
+    held = objective.next_dual(dual, finished([]))
+    for a, b in zip(_leaves(dual), _leaves(held)):
+        np.testing.assert_array_equal(a, b)
+        assert np.isfinite(a).all()
+
+
+def _leaves(tree):
+    import jax
+
+    return jax.tree.leaves(tree)
+
+
+def test_accrued_features():
+    esr = METHODS["esr"].build(budget=1)
+    np.testing.assert_allclose(esr.features(accrued(25.0, 1.0)), [0.5, 0.2])
+    np.testing.assert_allclose(esr.features(accrued(1e6, 1e6)), [5.0, 5.0])
+    np.testing.assert_allclose(esr.features(accrued(0.0, 0.0)), [0.0, 0.0])
+    assert METHODS["ser"].build(weight=1).features(accrued(25.0, 1.0)).shape == (0,)
+
+
+def test_stated_utilities_of_the_paper():
+    strict, budget = METHODS["esr"].build(budget=0).utility_of, METHODS["esr"].build(budget=2).utility_of
+    assert (strict.tolerance, strict.charge, strict.sharpness) == (0.5, 10.0, 12.0)
+    assert (budget.tolerance, budget.charge, budget.sharpness) == (2.5, 1.0, 12.0)
+
+
+def test_saute_keeps_what_was_earned_and_pays_nothing_after():
+    rewards, _ = rewards_of(METHODS["saute"].build(budget=1), [(1.0, 0), (2.0, 1), (3.0, 1), (4.0, 0)])
+    assert rewards == pytest.approx([1.0, 2.0, 0.0, 0.0])
+
+
+def test_cvar_and_pid_by_hand():
+    cvar = METHODS["cvar"].build(budget=1.0)
+    dual = cvar.next_dual(cvar.initial_dual(), finished([0, 2, 4, 0]))
+    # q = 0: constraint = 0 + mean(0, 2, 4, 0) / 0.1 = 15, λ = 0.05 (15 - 1); all costs are >= q, q = 0.05 (1 - 0.1)
+    assert float(dual.multiplier) == pytest.approx(0.7)
+    assert float(dual.quantile) == pytest.approx(0.045)
+    pid = METHODS["pid_lagrangian"].build(budget=1.0)
+    dual = pid.next_dual(pid.initial_dual(), finished([3, 3]))
+    # error 2: P = 0.05 * 2, I = 0.01 * 2, D = 3 - 1
+    assert float(dual.multiplier) == pytest.approx(0.1 * 0.1 + 0.02 + 0.01 * 2)
+
+
+def test_chance_constraint_charges_the_step_that_breaks_the_budget():
+    chance = METHODS["chance"].build(budget=1)
+    rewards, _ = rewards_of(chance, [(1.0, 1), (1.0, 1), (1.0, 1)], dual=jnp.float32(7.0))
+    assert rewards == pytest.approx([1.0, -6.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "words"),
+    [
+        ("lagrangian", {"budget": -1}, "budget=-1 must not be negative"),
+        ("ser", {}, "needs weight"),
+        ("ser", {"weight": 1, "colour": 2}, "no setting 'colour'"),
+        ("erm", {"enforcement": "mild"}, "enforcement 'mild' is unknown"),
+    ],
+)
+def test_wrong_settings_are_refused(method, given, words):
+    with pytest.raises(Refused, match=words):
+        METHODS[method].check(given)

@@ -1,0 +1,140 @@
+"""The learner against slow NumPy, and against worlds whose value is known."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from perepisode.config import MINIATURE
+from perepisode.environments.temptation import Temptation
+from perepisode.training import network, ppo
+from tests import oracles
+
+WORLD = Temptation()
+STEPS, ENVS, HIDDEN, EXTRA = 7, 5, 8, 2
+
+
+@pytest.fixture(scope="module")
+def agent():
+    params = network.init(3, network.input_sizes(WORLD, EXTRA), HIDDEN, WORLD.actions)
+    random = np.random.default_rng(0)
+    # larger logits than a fresh agent's, so that ratios leave the clip range
+    loud = tuple((k * (50.0 if i == 2 else 1.0), b + 0.1) for i, (k, b) in enumerate(params.actor))
+    params = jax.tree.map(jnp.asarray, replace(params, actor=loud))
+    vectors = (random.normal(size=(STEPS, ENVS, 3)), random.normal(size=(STEPS, ENVS, EXTRA)))
+    memory = random.normal(size=(ENVS, HIDDEN))
+    starts = random.random((STEPS, ENVS)) < 0.3
+    return params, [v.astype("f4") for v in vectors], memory.astype("f4"), starts
+
+
+def test_gae_against_the_loop():
+    random = np.random.default_rng(1)
+    rewards, values = random.normal(size=(2, 20, 6))
+    done, last = random.random((20, 6)) < 0.2, random.normal(size=6)
+    for gamma, lam in ((0.99, 0.8), (1.0, 1.0), (0.9, 0.0)):
+        expected = oracles.gae_by_loop(rewards, values, done, last, gamma, lam)
+        found = ppo.gae(*map(jnp.float32, (rewards, values)), jnp.asarray(done), jnp.float32(last), gamma, lam)
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
+
+
+def test_policy_against_the_loop_and_memory_is_cleared_at_starts(agent):
+    params, vectors, memory, starts = agent
+    logits, values = network.sequence(params, WORLD, memory, starts, *vectors, "fp32")
+    expected_logits, expected_values = oracles.policy_by_loop(params, vectors, memory, starts)
+    np.testing.assert_allclose(logits, expected_logits, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(values, expected_values, rtol=1e-3, atol=1e-4)
+    cleared = np.ones_like(starts)
+    fresh, _ = network.sequence(params, WORLD, memory, cleared, *vectors, "fp32")
+    other, _ = network.sequence(params, WORLD, memory + 1.0, cleared, *vectors, "fp32")
+    np.testing.assert_array_equal(fresh, other)
+
+
+def test_one_step_at_a_time_equals_the_sequence(agent):
+    params, vectors, memory, starts = agent
+    logits, values = network.sequence(params, WORLD, memory, starts, *vectors, "fp32")
+    for t in range(STEPS):
+        one = network.step(params, WORLD, memory, starts[t], *(v[t] for v in vectors), "fp32")
+        np.testing.assert_allclose(one[0], logits[t], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(one[1], values[t], rtol=1e-4, atol=1e-5)
+        memory = one[2]
+
+
+def plain_gru(gates, memory, starts, kernel, bias):
+    def body(h, inputs):
+        x, start = inputs
+        h = jnp.where(start[:, None], 0.0, h)
+        a = h @ kernel
+        r = jax.nn.sigmoid((x + a)[:, :HIDDEN])
+        z = jax.nn.sigmoid((x + a)[:, HIDDEN : 2 * HIDDEN])
+        n = jnp.tanh(x[:, 2 * HIDDEN :] + r * (a[:, 2 * HIDDEN :] + bias))
+        h = (1 - z) * n + z * h
+        return h, h
+
+    return jax.lax.scan(body, memory, (gates, starts))[1]
+
+
+def test_gru_gradient_against_autodiff(agent):
+    params, _, memory, starts = agent
+    random = np.random.default_rng(2)
+    gates = jnp.float32(random.normal(size=(STEPS, ENVS, 3 * HIDDEN)))
+    kernel, bias = params.gru_hidden[0], params.gru_hidden[1] + 0.3
+    weight = jnp.float32(random.normal(size=(STEPS, ENVS, HIDDEN)))
+
+    def total(function, gates, memory, kernel, bias):
+        return (function(gates, memory, starts, kernel, bias) * weight).sum()
+
+    ours = jax.grad(lambda *x: total(lambda *a: network.gru(*a, "fp32"), *x), argnums=(0, 1, 2, 3))
+    theirs = jax.grad(lambda *x: total(plain_gru, *x), argnums=(0, 1, 2, 3))
+    for found, expected in zip(ours(gates, memory, kernel, bias), theirs(gates, memory, kernel, bias)):
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
+
+
+def test_bf16_is_near_fp32(agent):
+    params, vectors, memory, starts = agent
+    exact, _ = network.sequence(params, WORLD, memory, starts, *vectors, "fp32")
+    rough, _ = network.sequence(params, WORLD, memory, starts, *vectors, "bf16")
+    assert 0 < np.linalg.norm(rough - exact) / np.linalg.norm(exact) < 2e-2
+
+
+def test_loss_against_the_loop(agent):
+    params, vectors, memory, starts = agent
+    random = np.random.default_rng(4)
+    batch = {
+        "action": random.integers(0, 2, (STEPS, ENVS)),
+        "log_prob": np.log(random.uniform(0.2, 0.9, (STEPS, ENVS))),
+        "value": random.normal(size=(STEPS, ENVS)),
+    }
+    advantage, target = random.normal(size=(2, STEPS, ENVS))
+    logits, values = oracles.policy_by_loop(params, vectors, memory, starts)
+    expected = oracles.ppo_loss(logits, values, batch, advantage, target, 0.2, 0.5, 0.01)
+    learner = replace(MINIATURE, clip=0.2, value=0.5, entropy=0.01)
+    zeros = np.zeros((STEPS, ENVS), "f4")
+    as_batch = ppo.Batch(*vectors, starts, batch["action"], *(np.float32(batch[k]) for k in ("log_prob", "value")), zeros, zeros)
+    targets = ppo.Targets(np.float32(advantage), np.float32(target))
+    found, seen = ppo.loss(params, WORLD, learner, memory, as_batch, targets)
+    assert float(found) == pytest.approx(expected, rel=1e-4)
+    assert 0 < float(seen["clip_fraction"]) < 1
+
+
+def test_gradient_is_cut_by_global_norm():
+    """Not element by element: the direction must survive."""
+    optimizer = ppo.optimizer(replace(MINIATURE, max_grad_norm=1.0))
+    gradient = {"a": jnp.array([3.0, 4.0]), "b": jnp.array([12.0])}
+    cut, _ = optimizer_clip(optimizer, gradient)
+    np.testing.assert_allclose(cut["a"], np.array([3.0, 4.0]) / 13.0, rtol=1e-6)
+    np.testing.assert_allclose(cut["b"], np.array([12.0]) / 13.0, rtol=1e-6)
+
+
+def optimizer_clip(optimizer, gradient):
+    """What reaches Adam's first moment on the first step: (1 - β1) times the cut gradient."""
+    _, state = optimizer.update(gradient, optimizer.init(gradient))
+    return jax.tree.map(lambda m: m / 0.1, state[1].mu), state
+
+
+def test_sampling_follows_the_probabilities():
+    logits = jnp.log(jnp.array([0.1, 0.6, 0.3]))
+    actions = jax.vmap(lambda key: ppo.sample(key, logits))(jax.random.split(jax.random.key(0), 20_000))
+    shares = np.bincount(actions, minlength=3) / 20_000
+    np.testing.assert_allclose(shares, [0.1, 0.6, 0.3], atol=0.012)

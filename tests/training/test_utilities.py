@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perepisode.training.utilities import Distilled, Linear, Tlo
+
+
+def test_tlo_by_hand():
+    strict = Tlo(tolerance=0.5, charge=10.0)
+    # one violation: gate = 1 / (1 + e^6) = 0.0024726, so 30 * 0.0024726 - 10
+    assert float(strict(30.0, -10.0)) == pytest.approx(30 * 0.0024726231566 - 10, abs=1e-5)
+    assert float(strict(30.0, 0.0)) == pytest.approx(30 * 0.9975273768, abs=1e-5)
+    budget = Tlo(tolerance=1.5, charge=1.0)
+    assert float(budget(34.0, -10.0)) == pytest.approx(34 * 0.9975273768 - 1, abs=1e-4)
+    assert float(budget(34.0, -20.0)) == pytest.approx(34 * 0.0024726231566 - 2, abs=1e-4)
+
+
+@given(st.floats(0.01, 6), st.floats(0, 20), st.floats(1, 30))
+def test_tlo_of_nothing_is_zero(tolerance, charge, sharpness):
+    assert float(Tlo(tolerance, charge, sharpness)(0.0, 0.0)) == 0.0
+
+
+def test_positive_ethical_return_is_no_violation():
+    assert float(Tlo(0.5, 10.0)(20.0, 5.0)) == pytest.approx(float(Tlo(0.5, 10.0)(20.0, 0.0)))
+
+
+def test_linear():
+    assert float(Linear(0.3)(20.0, -10.0)) == pytest.approx(17.0)
+
+
+def test_distilled_against_numpy():
+    random = np.random.default_rng(0)
+    kernels = tuple(random.normal(size=s).astype("f4") for s in ((2, 4), (4, 3), (3, 1)))
+    biases = tuple(random.normal(size=s).astype("f4") for s in (4, 3, 1))
+    utility = Distilled(np.array([20.0, -5.0]), np.array([4.0, 8.0]), kernels, biases, offset=0.3, scale=2.0)
+    x = (np.array([25.0, -10.0]) - utility.mean) / utility.std
+    for kernel, bias in zip(kernels[:-1], biases[:-1]):
+        x = np.tanh(x @ kernel + bias)
+    expected = ((x @ kernels[-1] + biases[-1])[0] - 0.3) * 2.0
+    assert float(utility(25.0, -10.0)) == pytest.approx(expected, rel=1e-5)
+    assert utility(np.full((2, 3), 25.0), np.full((2, 3), -10.0)).shape == (2, 3)
