@@ -1,0 +1,245 @@
+"""`perepisode matrix`, `perepisode study plan | run | status | submit` and `perepisode demo`.
+
+None of these starts a device: workers do, each in a process of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from perepisode.config import Refused, Run
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which runs: a world's matrix, some of it, and at what scale."""
+
+    env: str = "craftax"
+    """World: craftax (the paper's 183 runs) or temptation (the same matrix in miniature)."""
+    only: str = ""
+    """Some of the runs, by dilemma, method, family or arm: no_killing,esr  or  ser,lagrangian,w=0.3,d=1."""
+    steps: float = 0
+    """Environment steps of each run; 1e9 on craftax if left out."""
+    seeds: tuple[int, ...] = ()
+    """Seeds; 42 123 7 if left out."""
+    beyond: bool = False
+    """Add the baselines beyond the paper: saute, pid_lagrangian, cvar, chance."""
+
+    def families(self) -> dict[str, list[Run]]:
+        from perepisode.study import matrix
+
+        found = self._all()
+        return matrix.only(found, self.only) if self.only else found
+
+    def _all(self) -> dict[str, list[Run]]:
+        from perepisode.study import matrix
+
+        shape = matrix.shape_of(self.env, int(self.steps), self.seeds)
+        return {**matrix.families(shape), **(matrix.beyond(shape) if self.beyond else {})}
+
+    def runs(self) -> list[Run]:
+        """The chosen runs, checked, with the pools that distilled arms among them need."""
+        from perepisode.study import matrix
+
+        return [run.checked() for run in matrix.with_pools(matrix.flat(self.families()), matrix.flat(self._all()))]
+
+
+@dataclass(frozen=True)
+class Matrix(Chosen):
+    """List the study's runs."""
+
+    format: Literal["table", "json", "csv"] = "table"
+    """table: one line an arm; json and csv: one entry a run, with its id."""
+
+    def __call__(self) -> int:
+        from perepisode.study import listing
+
+        print(listing.FORMATS[self.format](self.families()), end="")
+        return 0
+
+
+@dataclass(frozen=True)
+class Packed(Chosen):
+    """Which runs, and how they are packed."""
+
+    pack: int = 0
+    """Runs in one population; what the device is fastest with and can hold if left out."""
+    memory: float = 0
+    """GiB of the device that will train; this machine's if left out."""
+    bench: Path | None = None
+    """What `perepisode bench` measured (JSON): sharper estimates of time and memory."""
+    out: Path = Path("study")
+    """Folder of the study."""
+
+    def study(self):
+        """The study these options describe; asks the driver for memory, starts no device."""
+        from perepisode.study import packing, plan
+
+        runs = self.runs()
+        device, bench = self.device(), packing.bench_of(self.bench, self.env)
+        return plan.compose(runs, packing.size_for(runs[0], device, bench, self.pack))
+
+    def device(self):
+        from dataclasses import replace
+
+        from perepisode.study import packing
+
+        found = packing.this_machine()
+        return replace(found, memory=int(self.memory * packing.GIB)) if self.memory else found
+
+
+@dataclass(frozen=True)
+class Plan(Packed):
+    """Packs, order, steps, memory and hours, before anything is started."""
+
+    gpus: int = 0
+    """GPUs that would share the work; this machine's if left out."""
+
+    def __call__(self) -> int:
+        from perepisode.study import listing, packing
+
+        device = self.device()
+        bench = packing.bench_of(self.bench, self.env)
+        print(listing.plan_text(self.study(), bench, device, self.gpus or device.count), end="")
+        print(f"next: perepisode study run --env {self.env} --out {self.out}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Start(Packed):
+    """Train, judge, distill and report on this machine; start it again after any interruption."""
+
+    workers: int = 0
+    """Worker processes: one a GPU, or one on the CPU, if left out."""
+    checkpoint_seconds: float = 600.0
+    """Time between checkpoints."""
+
+    def __call__(self) -> int:
+        from dataclasses import replace
+
+        from perepisode.study import local, packing, plan
+
+        device = packing.this_machine()
+        if device.kind == "gpu" and self.workers > device.count:
+            raise Refused(f"--workers {self.workers} is more than the {device.count} GPUs here; one worker needs one")
+        study = plan.save(replace(self.study(), checkpoint_seconds=self.checkpoint_seconds), self.out)
+        code = local.run(study, self.out, local.slots_for(device.kind, self.workers or device.count))
+        if code == 0:
+            print(f"wrote {self.out / 'report' / 'index.html'}\nnext: open it in a browser")
+        elif code == 1:
+            print(f"some tasks failed; see `perepisode study status --out {self.out}`, then start again")
+        return code
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a study stands, from its files alone; works from any terminal or machine that sees them."""
+
+    out: Path = Path("study")
+    """Folder of the study."""
+    watch: bool = False
+    """Keep looking, every five seconds, until it is over."""
+
+    def __call__(self) -> int:
+        from perepisode.study import overview, plan, state
+
+        study = plan.load(self.out)
+        while True:
+            states = state.read(study, self.out)
+            print(overview.plain(states), flush=True)
+            if not self.watch or not any(one.state in ("running", "ready", "waiting") for one in states):
+                return 0
+            time.sleep(5)
+
+
+@dataclass(frozen=True)
+class Submit(Packed):
+    """Hand the study to a SLURM cluster: arrays that checkpoint, requeue and resume by themselves."""
+
+    slurm: bool = True
+    """The scheduler; SLURM is the only one there is."""
+    partition: str = ""
+    """SLURM partition."""
+    account: str = ""
+    """SLURM account."""
+    gpus: int = 1
+    """GPUs of each task; 0 for none."""
+    cpus: int = 8
+    """CPU cores of each task."""
+    host_memory: str = ""
+    """Main memory of each task, e.g. 64G."""
+    time: str = "24:00:00"
+    """Time limit of each start; a longer task is queued again and goes on."""
+    throttle: int = 0
+    """Most tasks at a time; 0 for no limit."""
+    warning: int = 300
+    """Seconds before the time limit at which a task checkpoints and moves."""
+    setup: tuple[str, ...] = ()
+    """Shell lines before the work, e.g. "module load cuda"."""
+    checkpoint_seconds: float = 600.0
+    """Time between checkpoints."""
+    dry_run: bool = False
+    """Write the scripts and submit nothing."""
+
+    def __call__(self) -> int:
+        from dataclasses import replace
+
+        from perepisode.study import plan, slurm
+
+        cluster = slurm.Cluster(
+            self.partition, self.account, self.gpus, self.cpus, self.host_memory, self.time, self.throttle,
+            self.warning, self.setup,
+        )  # fmt: skip
+        study = plan.save(replace(self.study(), checkpoint_seconds=self.checkpoint_seconds), self.out)
+        if self.dry_run:
+            for path in slurm.write_scripts(study, self.out, cluster):
+                print(f"wrote {path}")
+            print(f"next: bash {self.out}/slurm/submit.sh")
+            return 0
+        for stage, job in slurm.submit(study, self.out, cluster).items():
+            print(f"submitted {stage} as job {job}")
+        print(f"next: perepisode study status --out {self.out}")
+        return 0
+
+    def device(self):
+        """The cluster's GPU, which this machine need not have: an 80 GiB one unless --memory says otherwise."""
+        from perepisode.study import packing
+
+        return packing.Device("gpu" if self.gpus else "cpu", 1, int((self.memory or 80.0) * packing.GIB))
+
+
+@dataclass(frozen=True)
+class Study:
+    """The whole comparison: plan it, run it here, look at it, or hand it to a cluster."""
+
+    action: tyro.conf.OmitArgPrefixes[
+        Annotated[Plan, tyro.conf.subcommand("plan")]
+        | Annotated[Start, tyro.conf.subcommand("run")]
+        | Annotated[Status, tyro.conf.subcommand("status")]
+        | Annotated[Submit, tyro.conf.subcommand("submit")]
+    ]
+
+    def __call__(self) -> int:
+        return self.action()
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The study in miniature, in minutes on a laptop: every method against exact optima, and a small Craftax leg."""
+
+    out: Path = Path("demo")
+    """Folder to write; a demo that was stopped goes on from it."""
+    craftax: bool = True
+    """Also train three small agents on Craftax."""
+    workers: int = 0
+    """Worker processes; one for every two cores, at least two, if left out."""
+
+    def __call__(self) -> int:
+        from perepisode.study import demo
+
+        return demo.run(self.out, self.craftax, self.workers)

@@ -1,0 +1,77 @@
+"""Exact optima of the miniature, as the report draws them: every linear price, and ESR at each budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perepisode.config import Refused
+from perepisode.runs import write_atomically
+
+BUDGETS = (0, 1, 2, 4)
+SHARPNESS, STRICT_CHARGE, BUDGET_CHARGE = 12.0, 10.0, 1.0  # of the stated utility, Eq. 5
+
+
+def optima() -> list[dict[str, Any]]:
+    """ESR optima first, then the linear frontier; each price also matched to one of the ESR optima's returns."""
+    from perepisode.environments import temptation_exact as truth
+    from perepisode.environments.temptation import Temptation
+
+    world = Temptation()
+    found = [(k, truth.esr_optimum(world, stated_utility(k))) for k in BUDGETS]
+    items = [_item(f"k={k}", "esr", exact, k) for k, exact in found]
+    for price in (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5):
+        items.append(_item(f"price {price:g}", "linear", truth.linear_price(world, price), 1))
+    for k, exact in found[1:]:
+        price = truth.price_for_mean_return(world, exact.mean_return)
+        items.append(_item(f"price {price:.2f}, matched to k={k}", "linear", truth.linear_price(world, price), k))
+    return items
+
+
+def stated_utility(budget: int):
+    """u(R_ext, v) = σ(s (k + 0.5 - v)) R_ext - ρ_u v in plain NumPy, written apart from the trained one."""
+    charge = BUDGET_CHARGE if budget else STRICT_CHARGE
+
+    def utility(task_return: np.ndarray, count: np.ndarray) -> np.ndarray:
+        gate = 1.0 / (1.0 + np.exp(-SHARPNESS * (budget + 0.5 - count)))
+        return gate * task_return - charge * count
+
+    return utility
+
+
+def _item(label: str, kind: str, exact, budget: int) -> dict[str, Any]:
+    return {
+        "label": label,
+        "kind": kind,
+        "return": exact.mean_return,
+        "mean_violations": exact.mean_count,
+        "cvar": exact.cvar(),
+        "p_over": exact.p_over(budget),
+        "distribution": [round(float(p), 9) for p in exact.counts],
+    }
+
+
+def write(path: Path) -> Path:
+    """exact.json, worked out once: the dynamic programme takes a while."""
+    if not path.exists():
+        write_atomically(path, json.dumps(optima(), indent=1))
+    return path
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    try:
+        return json.loads(Path(path).read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise Refused(f"{path} is not a readable list of exact optima ({error}); delete it") from None
+
+
+def linear_cvar_at(task_return: float) -> float:
+    """Exact CVaR of the linear agent that earns `task_return`."""
+    from perepisode.environments import temptation_exact as truth
+    from perepisode.environments.temptation import Temptation
+
+    world = Temptation()
+    return truth.linear_price(world, truth.price_for_mean_return(world, task_return)).cvar()

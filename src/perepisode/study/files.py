@@ -1,0 +1,145 @@
+"""What a task leaves in its folder while it works and when it ends; readable from any machine that sees the files."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perepisode.config import Refused
+from perepisode.runs import write_atomically
+
+BEAT_SECONDS = 5.0
+STALE_SECONDS = 60.0  # a worker on another machine that was not heard of for so long is taken to be gone
+
+
+class Busy(Refused):
+    """Somebody else is at it."""
+
+
+@dataclass(frozen=True)
+class TaskFolder:
+    path: Path
+
+    @classmethod
+    def of(cls, out: Path, name: str) -> TaskFolder:
+        return cls(Path(out) / "tasks" / name)
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log"
+
+    @property
+    def done(self) -> dict[str, Any] | None:
+        return _read(self.path / "done")
+
+    @property
+    def failed(self) -> str | None:
+        """Why the last attempt failed, or None."""
+        found = _read(self.path / "failed")
+        return found and str(found["reason"])
+
+    @property
+    def beat(self) -> dict[str, Any] | None:
+        """The last sign of life of a worker that is still there; None if there is none."""
+        found = _read(self.path / "beat")
+        if found is None:
+            return None
+        if found["host"] == socket.gethostname():
+            return found if _alive(found["pid"]) else None
+        return found if time.time() - found["time"] < STALE_SECONDS else None
+
+    def finish(self, **about: Any) -> None:
+        self.path.joinpath("failed").unlink(missing_ok=True)
+        write_atomically(self.path / "done", json.dumps(about))
+
+    def fail(self, reason: str) -> None:
+        write_atomically(self.path / "failed", json.dumps({"reason": reason}))
+
+    def forget_failure(self) -> None:
+        self.path.joinpath("failed").unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Hold the task, so that no second worker takes it, and give signs of life until it ends."""
+        with held(self.path / "lock", "this task"):
+            stop = threading.Event()
+            thread = threading.Thread(target=self._beat, args=(stop,), daemon=True)
+            thread.start()
+            try:
+                yield
+            finally:
+                stop.set()
+                thread.join()
+                self.path.joinpath("beat").unlink(missing_ok=True)
+
+    def _beat(self, stop: threading.Event) -> None:
+        about = {"host": socket.gethostname(), "pid": os.getpid(), "job": os.environ.get("SLURM_JOB_ID")}
+        while True:
+            with contextlib.suppress(OSError):  # a full disk is noticed by the work itself
+                write_atomically(self.path / "beat", json.dumps({**about, "time": time.time()}))
+            if stop.wait(BEAT_SECONDS):
+                return
+
+
+@contextlib.contextmanager
+def held(path: Path, what: str) -> Iterator[None]:
+    """An exclusive lock that goes away with its holder, however that ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise Busy(f"{what} is being run by {holder}; look at it with `perepisode study status`") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+
+
+def last_row(path: Path) -> dict[str, Any] | None:
+    """The last whole line of a metrics file, without reading the rest."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 8192))
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            if isinstance(row, dict):
+                return row
+    return None
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    # a killed process that nobody has waited for yet still has a number
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return True

@@ -1,0 +1,128 @@
+"""The study on this machine: one worker process a GPU, or one on the CPU; the files say what is left to do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perepisode.study import overview, state, work
+from perepisode.study.files import TaskFolder, held
+from perepisode.study.plan import Study
+
+POLL_SECONDS = 0.5
+
+
+@dataclass
+class Supervisor:
+    """Starts a worker for every task that may start, and notes how it ended."""
+
+    study: Study
+    out: Path
+    slots: list[dict[str, str]]  # the environment of each worker: which device it sees
+    busy: dict[int, tuple[str, subprocess.Popen]] = field(default_factory=dict)
+    tried: set[str] = field(default_factory=set)
+    ended: str = ""  # why no further task is started
+
+    def start_what_may(self, states: list[state.TaskState]) -> None:
+        for one in states:
+            slot = next((i for i in range(len(self.slots)) if i not in self.busy), None)
+            if slot is None or self.ended:
+                return
+            if one.state in ("ready", "failed") and one.task.name not in self.tried:
+                self.tried.add(one.task.name)
+                self.busy[slot] = (one.task.name, self._start(one.task.name, self.slots[slot]))
+
+    def _start(self, name: str, device: dict[str, str]) -> subprocess.Popen:
+        folder = TaskFolder.of(self.out, name)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.forget_failure()  # another attempt; if it fails too, it says so again
+        environment = {**os.environ, **device, "PEREPISODE_SUPERVISOR": str(os.getpid())}
+        command = [sys.executable, "-m", "perepisode.study.work", str(self.out), name]
+        with open(folder.log, "a") as log:
+            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+
+    def reap(self) -> None:
+        for slot, (name, process) in list(self.busy.items()):
+            code = process.poll()
+            if code is None:
+                continue
+            del self.busy[slot]
+            folder = TaskFolder.of(self.out, name)
+            if code == work.DISK:
+                self.ended = folder.failed or "a write failed"
+            elif code not in (work.DONE, work.RESUME) and not folder.failed:
+                folder.fail(_how(code) + f"; see {folder.log}")
+            elif code == work.RESUME and not self.ended:
+                self.tried.discard(name)  # somebody stopped that one worker: it goes on
+
+    def stop(self, why: str) -> None:
+        """Ask every worker to checkpoint and end."""
+        self.ended = self.ended or why
+        for _, process in self.busy.values():
+            process.send_signal(signal.SIGTERM)
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"its process ended with code {code}"
+    name = signal.Signals(-code).name
+    return f"its process was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+
+
+def run(
+    study: Study, out: Path, slots: list[dict[str, str]], show: Callable[[list[state.TaskState]], None] | None = None
+) -> int:
+    """Work until nothing is left that can be done; 0 if all is done, 1 if something failed, 75 if stopped."""
+    with held(Path(out) / "lock", f"the study in {out}"):
+        view = None if show else overview.for_this_terminal(len(slots))
+        supervisor = Supervisor(study, Path(out), slots)
+        before = _forward_signals(supervisor)
+        try:
+            states = _loop(supervisor, show or view.show)
+        finally:
+            if view:
+                view.close()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    if supervisor.ended:
+        print(f"stopped: {supervisor.ended}; start the same command again to go on")
+        return work.RESUME if supervisor.ended.startswith("by SIG") else work.DISK
+    return work.DONE if all(one.state == "done" for one in states) else work.FAILED
+
+
+def _loop(supervisor: Supervisor, show: Callable[[list[state.TaskState]], None]) -> list[state.TaskState]:
+    while True:
+        supervisor.reap()
+        states = state.read(supervisor.study, supervisor.out)
+        supervisor.start_what_may(states)
+        show(states)
+        # a task that is running though no worker of ours has it belongs to a dying worker of an earlier start
+        others = any(one.state == "running" for one in states)
+        if not supervisor.busy and (supervisor.ended or not others):
+            return states
+        time.sleep(POLL_SECONDS)
+
+
+def _forward_signals(supervisor: Supervisor) -> dict[int, object]:
+    """Ctrl-C, SIGTERM and SIGUSR1 stop the study in an orderly way."""
+
+    def note(number, frame):
+        supervisor.stop(f"by {signal.Signals(number).name}")
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    return {number: signal.signal(number, note) for number in numbers}
+
+
+def slots_for(kind: str, count: int) -> list[dict[str, str]]:
+    """What each worker sees: its own GPU, or the CPU."""
+    if kind == "cpu":
+        return [{} for _ in range(count)]
+    given = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    names = given or [str(i) for i in range(count)]
+    return [{"CUDA_VISIBLE_DEVICES": name} for name in names[:count]]

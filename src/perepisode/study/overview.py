@@ -1,0 +1,94 @@
+"""What a person sees of a study: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from perepisode.study import state
+from perepisode.study.state import TaskState
+from perepisode.training.progress import duration
+
+
+def columns(one: TaskState) -> list[str]:
+    share = f"{100 * one.share:.0f} %" if one.task.members else ""
+    speed = f"{one.speed:,.0f}/s" if one.speed and one.state == "running" else ""
+    left = duration(one.seconds_left) if one.state == "running" and one.seconds_left is not None else ""
+    runs = str(len(one.task.members)) if one.task.members else ""
+    return [one.task.name, one.state, runs, share, speed, left, one.detail]
+
+
+HEADINGS = ("task", "state", "runs", "done", "speed", "left", "")
+
+
+def summary(states: Sequence[TaskState], workers: int = 0) -> str:
+    runs = sum(len(one.task.members) for one in states)
+    finished = sum(len(one.task.members) - one.diverged for one in states if one.state == "done")
+    parts = [f"{finished} of {runs} runs", ", ".join(f"{n} {name}" for name, n in state.count(list(states)).items())]
+    left = state.seconds_left(list(states), workers)
+    if left:
+        parts.append(f"about {duration(left)} left")
+    return " · ".join(parts)
+
+
+def plain(states: Sequence[TaskState], workers: int = 0) -> str:
+    return text_table(HEADINGS, [columns(one) for one in states]) + "\n" + summary(states, workers)
+
+
+def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns for any terminal, file or pipe."""
+    widths = [max(len(row[i]) for row in [list(headings), *rows]) for i in range(len(headings))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [headings, *rows]]
+    return "\n".join(lines)
+
+
+class Lines:
+    """One line whenever a task changes its state, and a summary a minute."""
+
+    def __init__(self, workers: int, every: float = 60.0):
+        self.workers, self.every = workers, every
+        self.known: dict[str, str] = {}
+        self.last = time.monotonic()
+
+    def show(self, states: Sequence[TaskState]) -> None:
+        for one in states:
+            if self.known.get(one.task.name, "waiting") != one.state and one.state not in ("waiting", "ready"):
+                detail = f": {one.detail}" if one.detail and one.state != "running" else ""
+                print(f"{time.strftime('%H:%M:%S')} {one.task.name} {one.state}{detail}", flush=True)
+            self.known[one.task.name] = one.state
+        if time.monotonic() - self.last >= self.every:
+            self.last = time.monotonic()
+            print(f"{time.strftime('%H:%M:%S')} {summary(states, self.workers)}", flush=True)
+
+    def close(self) -> None: ...
+
+
+class Table:
+    """The whole study, redrawn in place."""
+
+    def __init__(self, workers: int):
+        from rich.live import Live
+
+        self.workers = workers
+        self.live = Live(refresh_per_second=4)
+        self.live.start()
+
+    def show(self, states: Sequence[TaskState]) -> None:
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(pad_edge=False, caption=summary(states, self.workers))
+        for heading in HEADINGS:
+            table.add_column(heading, no_wrap=heading != "")
+        colours = {"done": "green", "running": "cyan", "failed": "red", "blocked": "yellow"}
+        for one in states:
+            table.add_row(*(Text(cell) for cell in columns(one)), style=colours.get(one.state, "dim"))
+        self.live.update(table)
+
+    def close(self) -> None:
+        self.live.stop()
+
+
+def for_this_terminal(workers: int) -> Lines | Table:
+    return Table(workers) if sys.stdout.isatty() else Lines(workers)

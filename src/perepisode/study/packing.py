@@ -1,0 +1,145 @@
+"""Runs that share structure, packed into populations of a size that fits the device."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from perepisode.config import Refused, Run, canonical
+
+PREFERRED = {"craftax": 8, "temptation": 24}  # runs a population: beyond this a device gets little faster
+SPEED = {"craftax": 1.2e6, "temptation": 1e5}  # environment steps a second of one full population, where not measured
+USABLE = 0.85  # of a device's memory; the rest goes to the runtime and to fragmentation
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where a population will train."""
+
+    kind: str  # gpu or cpu
+    count: int
+    memory: int  # bytes of one
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a benchmark measured: steps a second of one full population, and memory a run where it was measured."""
+
+    steps_per_second: float
+    bytes_per_run: float = math.nan
+    source: str = "assumed, not measured here; give --bench FILE"
+
+
+def bench_of(path: Path | None, env: str) -> Bench:
+    """The figure of `perepisode bench` (JSON), or the stated default."""
+    if path is None:
+        return Bench(SPEED[env])
+    try:
+        plain = json.loads(Path(path).read_text())
+        speed = float(plain["steps_per_second"])
+        return Bench(speed, float(plain.get("bytes_per_run") or math.nan), str(path))
+    except (OSError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else error
+        raise Refused(f"--bench {path} is no benchmark figure ({reason}); it needs steps_per_second") from None
+
+
+def this_machine() -> Device:
+    """Asked of the driver's own tool, not of JAX: a launcher that starts a device takes it from its workers."""
+    memories = _gpu_memories()
+    if memories:
+        chosen = _visible(len(memories))
+        return Device("gpu", len(chosen), min(memories[i] for i in chosen))
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return Device("cpu", 1, pages * size)
+
+
+def _gpu_memories() -> list[int]:
+    if os.environ.get("JAX_PLATFORMS", "").split(",")[0] == "cpu" or not shutil.which("nvidia-smi"):
+        return []
+    asked = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True).stdout
+        return [int(float(line)) * 2**20 for line in answer.split()]
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return []
+
+
+def _visible(count: int) -> list[int]:
+    named = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip().isdigit()]
+    return [int(word) for word in named if int(word) < count] or list(range(count))
+
+
+def memory_of(run: Run) -> float:
+    """Bytes that one run of a population takes while training, estimated from its sizes.
+
+    Worlds (a state, its copy inside the step, and the batch of fresh ones), the stored rollout, one minibatch's
+    expanded input and activations with their gradients, and four copies of the weights (Adam, gradient).
+    """
+    learner = run.learner
+    world, observation, features = {"craftax": (120_000, 470, 8268), "temptation": (64, 64, 3)}[run.env]
+    wide = 2 if learner.precision == "bf16" else 4
+    worlds = world * (2 * learner.envs + min(learner.envs, 256))
+    rollout = 2 * learner.envs * learner.rollout * (observation + 4 * 8)
+    rows = learner.envs // learner.minibatches * learner.rollout
+    batch = rows * (features * wide + 24 * learner.hidden * 4)
+    weights = features * learner.hidden + 10 * learner.hidden**2
+    return float(worlds + rollout + batch + 4 * 4 * weights)
+
+
+def largest(run: Run, device: Device, bench: Bench) -> int:
+    """How many such runs one device holds."""
+    each = bench.bytes_per_run if bench.bytes_per_run == bench.bytes_per_run else memory_of(run)
+    return int(USABLE * device.memory // each)
+
+
+def size_for(run: Run, device: Device, bench: Bench, asked: int = 0) -> int:
+    """Runs a pack: what was asked for if it fits, otherwise what the device is fastest with."""
+    fits, each = largest(run, device, bench), memory_of(run) / GIB
+    if fits < 1:
+        raise Refused(
+            f"one run needs about {each:.2f} GiB and the {device.kind} has {device.memory / GIB:.1f}; "
+            "use fewer envs or a smaller hidden size"
+        )
+    if asked > fits:
+        raise Refused(
+            f"--pack {asked} needs about {asked * each:.1f} GiB and the {device.kind} has "
+            f"{device.memory / GIB:.1f}; the largest that fits is --pack {fits}"
+        )
+    return asked or min(PREFERRED[run.env], fits)
+
+
+def structure(run: Run) -> str:
+    """What the runs of one program must share: world, sizes, length, and the shape of what the agent sees."""
+    plain = run.to_json()
+    return canonical([plain["env"], plain["world"], plain["learner"], run.steps, _seen(run)])
+
+
+def _seen(run: Run) -> str:
+    from perepisode.training.objectives import METHODS, PerEpisode
+
+    # a distilled arm cannot be built before its utility is there, but what it sees is known
+    kind = PerEpisode if run.method == "esr_distilled" else type(METHODS[run.method].build(**run.settings))
+    return kind.features.__qualname__ if kind.observes_accrued else "nothing more"
+
+
+def pack(runs: Iterable[Run], size: int) -> list[tuple[Run, ...]]:
+    """Runs of one structure side by side in packs of nearly equal size, none larger than `size`."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(structure(run), []).append(run)
+    return [part for group in groups.values() for part in _even(group, size)]
+
+
+def _even(runs: Sequence[Run], size: int) -> list[tuple[Run, ...]]:
+    """As few parts as `size` allows, of equal length give or take one: no worker waits for one lone run."""
+    parts = math.ceil(len(runs) / size)
+    borders = [round(i * len(runs) / parts) for i in range(parts + 1)]
+    return [tuple(runs[a:b]) for a, b in pairwise(borders)]

@@ -1,0 +1,183 @@
+"""A study as values: its tasks, what waits for what, and the file that fixes both for good.
+
+<out>/study.json            the runs, the packs, the order; written once, so that every later start agrees
+<out>/runs/<run>/           run folders, as `perepisode train` writes them
+<out>/episodes/<pack>.parquet
+<out>/utilities/<dilemma>.json
+<out>/tasks/<task>/         log, lock, heartbeat, and `done` or `failed`
+<out>/report/index.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perepisode.config import Refused, Run, canonical
+from perepisode.environments import WORLDS
+from perepisode.runs import folder_name, write_atomically
+from perepisode.study import matrix, packing
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How finished agents are judged: the arguments of `evaluate`."""
+
+    envs: int = 64
+    steps: int = 4096
+    first: int = 12
+
+
+EVALUATIONS = {"craftax": Evaluation(), "temptation": Evaluation(envs=256, steps=480, first=12)}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A run as a study keeps it: enough to find its folder and follow its progress without importing JAX."""
+
+    id: str
+    folder: str
+    updates: int
+    steps: int
+    plain: dict[str, Any]  # Run.to_json
+
+    @classmethod
+    def of(cls, run: Run) -> Member:
+        return cls(run.id, folder_name(run), run.updates, run.steps, run.to_json())
+
+    def run(self) -> Run:
+        return Run.from_json(self.plain)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of work: `train` a pack and judge it, `distill` a dilemma's utility, or `report`."""
+
+    name: str
+    kind: str
+    after: tuple[str, ...] = ()
+    members: tuple[Member, ...] = ()
+    dilemma: str = ""
+
+    @property
+    def steps(self) -> int:
+        return sum(member.steps for member in self.members)
+
+
+@dataclass(frozen=True)
+class Study:
+    env: str
+    tasks: tuple[Task, ...]
+    evaluation: Evaluation = Evaluation()
+    checkpoint_seconds: float = 600.0
+    chunk: int = 10
+
+    @property
+    def id(self) -> str:
+        """The same for the same runs judged in the same way, however they are packed."""
+        ids = sorted(member.id for task in self.tasks for member in task.members)
+        return hashlib.sha256(canonical([ids, asdict(self.evaluation)]).encode()).hexdigest()[:12]
+
+    def task(self, name: str) -> Task:
+        for task in self.tasks:
+            if task.name == name:
+                return task
+        raise Refused(f"this study has no task {name!r}; it has {', '.join(task.name for task in self.tasks)}")
+
+    def of_kind(self, kind: str) -> list[Task]:
+        return [task for task in self.tasks if task.kind == kind]
+
+    @property
+    def runs(self) -> int:
+        return sum(len(task.members) for task in self.tasks)
+
+
+def compose(runs: Sequence[Run], size: int, evaluation: Evaluation | None = None, **options: Any) -> Study:
+    """Pack the runs and put them in order: the pools first, each dilemma's distilled arms after its own pool."""
+    if not runs:
+        raise Refused("there is no run to plan")
+    for run in runs:
+        run.checked()
+    # the pools come first, dilemma by dilemma, so that no distillation waits for a pack it does not need
+    runs = sorted(runs, key=_turn)
+    late = [run for run in runs if run.method == "esr_distilled"]
+    early = [run for run in runs if run.method != "esr_distilled"]
+    trained = _named("train", packing.pack(early, size))
+    distilling = [_distilling(dilemma, runs, trained) for dilemma in dict.fromkeys(run.dilemma for run in late)]
+    distilled = _named("distilled", packing.pack(late, size))
+    distilled = [replace(task, after=tuple(f"distill-{name}" for name in _dilemmas(task))) for task in distilled]
+    tasks = [*trained, *distilling, *distilled]
+    tasks.append(Task("report", "report", tuple(task.name for task in tasks)))
+    env = runs[0].env
+    return Study(env, tuple(tasks), evaluation or EVALUATIONS[env], **options)
+
+
+def _turn(run: Run) -> tuple[bool, int]:
+    by_dilemma = run.method in (*matrix.POOL, "esr_distilled")
+    return run.method not in matrix.POOL, WORLDS[run.env].dilemmas.index(run.dilemma) if by_dilemma else 0
+
+
+def _named(prefix: str, packs: Iterable[tuple[Run, ...]]) -> list[Task]:
+    return [Task(f"{prefix}-{i:02d}", "train", members=tuple(map(Member.of, runs))) for i, runs in enumerate(packs, 1)]
+
+
+def _dilemmas(task: Task) -> list[str]:
+    return list(dict.fromkeys(member.plain["dilemma"] for member in task.members))
+
+
+def _distilling(dilemma: str, runs: Sequence[Run], trained: list[Task]) -> Task:
+    pool = {run.id for run in matrix.pool_of(runs, dilemma)}
+    labels = {run.settings["utility"] for run in runs if run.method == "esr_distilled" and run.dilemma == dilemma}
+    if labels != {matrix.utility_label(matrix.pool_of(runs, dilemma))}:
+        raise Refused(f"the distilled arms of {dilemma} were made for another pool; plan them with their pool")
+    needed = [task.name for task in trained if pool & {member.id for member in task.members}]
+    return Task(f"distill-{dilemma}", "distill", tuple(needed), dilemma=dilemma)
+
+
+# ---- the file -----------------------------------------------------------------------------------------------
+
+
+def save(study: Study, out: Path) -> Study:
+    """Write study.json, or return the study that the folder already holds; Refused if it is another one."""
+    path = Path(out) / "study.json"
+    if path.exists():
+        known = load(out)
+        if known.id != study.id:
+            raise Refused(
+                f"{out} holds another study ({known.id}: {known.runs} runs on {known.env}), "
+                f"not this one ({study.id}: {study.runs} runs on {study.env}); choose another --out"
+            )
+        return known
+    stranger = next((name for name in Path(out).glob("*")), None) if Path(out).is_dir() else None
+    if stranger is not None:
+        raise Refused(f"{out} is not empty ({stranger.name}) and holds no study; choose another --out")
+    content = {"format": FORMAT, "id": study.id, **asdict(study)}
+    write_atomically(path, json.dumps(content, indent=1))
+    return study
+
+
+def load(out: Path) -> Study:
+    """The study of a folder; imports no JAX and asks no device."""
+    path = Path(out) / "study.json"
+    try:
+        plain = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise Refused(f"{out} holds no study; start one with `perepisode study run --out {out}`") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise Refused(f"{path} is damaged ({error}); put it back or choose another --out") from None
+    if plain.get("format") != FORMAT:
+        raise Refused(f"{path} has format {plain.get('format')}, this version reads {FORMAT}; choose another --out")
+    tasks = tuple(_task(task) for task in plain["tasks"])
+    evaluation = Evaluation(**plain["evaluation"])
+    return Study(plain["env"], tasks, evaluation, plain["checkpoint_seconds"], plain["chunk"])
+
+
+def _task(plain: dict[str, Any]) -> Task:
+    members = tuple(Member(**member) for member in plain["members"])
+    return Task(plain["name"], plain["kind"], tuple(plain["after"]), members, plain["dilemma"])

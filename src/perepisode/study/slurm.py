@@ -1,0 +1,189 @@
+"""The study on a SLURM cluster: readable scripts, one array a stage, each element one task that resumes by itself.
+
+Before a time limit SLURM sends SIGUSR1 to the batch process, which is the task itself (`exec`): it checkpoints and
+asks to be queued again.  Preemption sends SIGTERM: it checkpoints, and SLURM queues it again because of --requeue.
+A cancelled job gets SIGTERM too, checkpoints, and stays away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from perepisode.config import Refused
+from perepisode.runs import write_atomically
+from perepisode.study import state
+from perepisode.study.plan import Study, Task
+
+STAGES = ("train", "distill", "distilled", "report")
+FRUITLESS = 3  # starts in a row without one update done, after which a task gives up
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the scheduler is asked for."""
+
+    partition: str = ""
+    account: str = ""
+    gpus: int = 1
+    cpus: int = 8
+    memory: str = ""
+    time: str = "24:00:00"
+    throttle: int = 0
+    warning: int = 300
+    setup: tuple[str, ...] = ()
+    python: str = sys.executable
+
+
+def write_scripts(study: Study, out: Path, cluster: Cluster) -> list[Path]:
+    """One script a stage that has work left, and submit.sh, which submits them in order."""
+    folder = Path(out).absolute() / "slurm"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.s*"):
+        old.unlink()
+    stages = _pending(study, out)
+    if not stages:
+        raise Refused(f"nothing is left to do in {out}; look at {out}/report/index.html")
+    written = []
+    for name, tasks in stages.items():
+        path = folder / f"{name}.sbatch"
+        write_atomically(path, stage_script(name, tasks, folder.parent, cluster))
+        written.append(path)
+    path = folder / "submit.sh"
+    write_atomically(path, submit_script(stages))
+    path.chmod(0o755)
+    return [*written, path]
+
+
+def _pending(study: Study, out: Path) -> dict[str, list[Task]]:
+    left = [one.task for one in state.read(study, out) if one.state != "done"]
+    stages = {name: [task for task in left if task.name.split("-")[0] == name] for name in STAGES}
+    return {name: tasks for name, tasks in stages.items() if tasks}
+
+
+def stage_script(name: str, tasks: list[Task], out: Path, cluster: Cluster) -> str:
+    """An sbatch script whose array elements are the stage's tasks."""
+    most = f"%{cluster.throttle}" if cluster.throttle else ""
+    options = {
+        "job-name": f"perepisode-{name}",
+        "array": f"0-{len(tasks) - 1}{most}",
+        "output": f"{out}/slurm/%x.%A_%a.out",
+        "open-mode": "append",
+        "requeue": None,
+        "signal": f"B:USR1@{cluster.warning}",
+        "time": cluster.time,
+        "partition": cluster.partition or False,
+        "account": cluster.account or False,
+        "gres": f"gpu:{cluster.gpus}" if cluster.gpus else False,
+        "cpus-per-task": cluster.cpus,
+        "mem": cluster.memory or False,
+    }
+    options = {key: value for key, value in options.items() if value is not False}
+    lines = [f"#SBATCH --{key}" + ("" if value is None else f"={value}") for key, value in options.items()]
+    home, names = shlex.quote(str(out)), " ".join(task.name for task in tasks)
+    return "\n".join(
+        [
+            "#!/usr/bin/env bash",
+            *lines,
+            "",
+            *cluster.setup,
+            f"tasks=({names})",
+            "task=${tasks[$SLURM_ARRAY_TASK_ID]}",
+            f'mkdir -p {home}/tasks/"$task"',
+            "# exec: the task itself is the batch process, so the warning before a time limit reaches it",
+            f'exec {shlex.quote(cluster.python)} -m perepisode.study.work {home} "$task" '
+            f'>> {home}/tasks/"$task"/log 2>&1',
+            "",
+        ]
+    )
+
+
+def submit_script(stages: dict[str, list[Task]]) -> str:
+    """Submits the stages in order and prints `stage job` lines."""
+    lines = ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")"', ""]
+    for name in stages:
+        waits = _dependency(name, stages)
+        option = f"--dependency={waits} --kill-on-invalid-dep=yes " if waits else ""
+        lines += [f"{name}=$(sbatch --parsable {option}{name}.sbatch)", f'echo "{name} ${{{name}%%;*}}"']
+    return "\n".join(lines) + "\n"
+
+
+def _dependency(name: str, stages: dict[str, list[Task]]) -> str:
+    """A report comes after everything, however it ended; any other stage only after what it needs went well."""
+    if name == "report":
+        others = [f"${{{stage}%%;*}}" for stage in stages if stage != "report"]
+        return "afterany:" + ":".join(others) if others else ""
+    needed = {wanted for task in stages[name] for wanted in task.after}
+    elements = [
+        f"${{{stage}%%;*}}_{index}"
+        for stage, tasks in stages.items()
+        for index, task in enumerate(tasks)
+        if task.name in needed
+    ]
+    return "afterok:" + ":".join(elements) if elements else ""
+
+
+def submit(study: Study, out: Path, cluster: Cluster) -> dict[str, str]:
+    """Write the scripts, hand them to SLURM, and note the job of every stage."""
+    for tool in ("sbatch", "squeue", "scontrol"):
+        if not shutil.which(tool):
+            raise Refused(f"there is no SLURM on this machine ({tool} is missing); --dry-run writes the scripts only")
+    still = queued(out)
+    if still:
+        listed = " ".join(still)
+        raise Refused(f"{out} is already submitted as job {listed}; wait, or cancel with `scancel {listed}`")
+    write_scripts(study, out, cluster)
+    answer = subprocess.run(["bash", str(Path(out) / "slurm" / "submit.sh")], capture_output=True, text=True)
+    jobs = dict(line.split() for line in answer.stdout.splitlines())
+    write_atomically(Path(out) / "slurm" / "jobs.json", json.dumps(jobs, indent=1))
+    if answer.returncode:
+        started = f"; already submitted: {', '.join(jobs.values())}" if jobs else ""
+        said = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise Refused(f"sbatch refused: {said}{started}")
+    return jobs
+
+
+def queued(out: Path) -> list[str]:
+    """Jobs of an earlier submission that SLURM still has."""
+    try:
+        jobs = json.loads((Path(out) / "slurm" / "jobs.json").read_text())
+    except (OSError, ValueError):
+        return []
+    found = []
+    for job in jobs.values():  # one by one: squeue answers with an error if any of several is unknown
+        answer = subprocess.run(["squeue", "--noheader", "--jobs", job], capture_output=True, text=True)
+        if answer.returncode == 0 and answer.stdout.strip():
+            found.append(job)
+    return found
+
+
+def requeue_this_job(task: Task, out: Path) -> str | None:
+    """Ask SLURM to start this job again later; what is wrong if that makes no sense, None otherwise."""
+    job = os.environ.get("SLURM_JOB_ID")
+    if not job:
+        return None
+    element = os.environ.get("SLURM_ARRAY_TASK_ID")
+    job = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{element}" if element else job
+    if _fruitless(task, out):
+        return f"{FRUITLESS} starts in a row were too short for one update; ask for more time with --time"
+    answer = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True)
+    return f"scontrol requeue failed: {answer.stderr.strip()}; submit again to go on" if answer.returncode else None
+
+
+def _fruitless(task: Task, out: Path) -> bool:
+    """Whether this start, like those before it, ended before one update was done."""
+    path = Path(out) / "tasks" / task.name / "requeued"
+    share = state.progress(task, Path(out))[0]
+    try:
+        before = json.loads(path.read_text())
+    except (OSError, ValueError):
+        before = {"share": 0.0, "fruitless": 0}
+    count = before["fruitless"] + 1 if share == before["share"] and share < 1.0 else 0
+    write_atomically(path, json.dumps({"share": share, "fruitless": count}))
+    return count >= FRUITLESS

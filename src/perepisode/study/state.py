@@ -1,0 +1,97 @@
+"""Where a study stands, read from its files alone: no process is asked, no device started, no JAX imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from perepisode.runs import RunFolder
+from perepisode.study.files import TaskFolder, last_row
+from perepisode.study.plan import Study, Task
+
+STATES = ("done", "running", "ready", "waiting", "failed", "blocked")
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """A task and how far it is.
+
+    ready: may start now (or go on, if it was stopped); waiting: for other tasks; blocked: for one that failed.
+    """
+
+    task: Task
+    state: str
+    share: float = 0.0  # of its updates
+    speed: float = 0.0  # steps a second of all its runs together
+    seconds_left: float | None = None
+    detail: str = ""
+    diverged: int = 0
+
+    @property
+    def steps_left(self) -> float:
+        return 0.0 if self.state == "done" else (1.0 - self.share) * self.task.steps
+
+
+def read(study: Study, out: Path) -> list[TaskState]:
+    """Every task's state, in the study's order."""
+    found: dict[str, TaskState] = {}
+    for task in study.tasks:
+        found[task.name] = _read_task(task, Path(out), found)
+    return list(found.values())
+
+
+def _read_task(task: Task, out: Path, before: dict[str, TaskState]) -> TaskState:
+    folder = TaskFolder.of(out, task.name)
+    share, speed, left = progress(task, out)
+    diverged = sum(1 for member in task.members if RunFolder(out / "runs" / member.folder).failed)
+    detail = f"{diverged} diverged" if diverged else ""
+    if folder.done:
+        return TaskState(task, "done", 1.0, speed, 0.0, detail, diverged)
+    beat = folder.beat
+    if beat:
+        where = f"job {beat['job']} on {beat['host']}" if beat.get("job") else f"process {beat['pid']}"
+        phase = "judging, " if share == 1.0 else ""
+        return TaskState(task, "running", share, speed, left, phase + where, diverged)
+    if folder.failed:
+        return TaskState(task, "failed", share, detail=folder.failed, diverged=diverged)
+    return _not_started(task, share, [before[name] for name in task.after])
+
+
+def _not_started(task: Task, share: float, after: list[TaskState]) -> TaskState:
+    """A report takes whatever there is; every other task needs what it waits for."""
+    lost = [one.task.name for one in after if one.state in ("failed", "blocked")]
+    open_ = [one.task.name for one in after if one.state in ("running", "ready", "waiting")]
+    if lost and task.kind != "report":
+        return TaskState(task, "blocked", share, detail=f"needs {', '.join(lost)}")
+    if open_:
+        return TaskState(task, "waiting", share, detail=f"for {_some(open_)}")
+    return TaskState(task, "ready", share, detail="stopped; goes on" if share else "")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{len(names)} tasks"
+
+
+def progress(task: Task, out: Path) -> tuple[float, float, float | None]:
+    """Share of the updates done, speed, and seconds left; runs of one pack advance together."""
+    for member in task.members:
+        row = last_row(out / "runs" / member.folder / "metrics.jsonl")
+        if row and "update" in row:
+            clock = row.get("clock") or {}
+            speed = float(clock.get("steps_per_second", 0.0)) * len(task.members)
+            return min(1.0, row["update"] / max(1, member.updates)), speed, clock.get("eta_seconds")
+    return 0.0, 0.0, None
+
+
+def seconds_left(states: list[TaskState], workers: int = 0) -> float | None:
+    """Rough time to the end: steps left over the speed seen so far; None before anything was measured."""
+    speeds = [one.speed for one in states if one.speed]
+    if not speeds:
+        return None
+    workers = workers or max(1, sum(one.state == "running" for one in states))
+    left = sum(one.steps_left for one in states if one.state not in ("failed", "blocked"))
+    return left / (sum(speeds) / len(speeds) * workers)
+
+
+def count(states: list[TaskState]) -> dict[str, int]:
+    return {name: number for name in STATES if (number := sum(one.state == name for one in states))}

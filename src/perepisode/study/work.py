@@ -1,0 +1,186 @@
+"""One task of a study, done in this process: `python -m perepisode.study.work OUT TASK`.
+
+It may be stopped at any moment and started again, here or on another machine that sees the folder.  Exit codes:
+0 done, 1 failed, 2 refused, 74 the disk is full or gone, 75 stopped by a signal and to be started again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from perepisode.config import Refused
+from perepisode.study import plan
+from perepisode.study.files import Busy, TaskFolder
+
+DONE, FAILED, REFUSED, DISK, RESUME = 0, 1, 2, 74, 75
+
+
+class Stopped(Exception):
+    """A signal came while no training loop was there to heed it."""
+
+
+def main(out: Path, name: str, say=print) -> int:
+    """Do the task unless it is done; an exit code."""
+    study = plan.load(out)
+    task, folder = study.task(name), TaskFolder.of(out, name)
+    if folder.done:
+        return DONE
+    began = time.time()
+    try:
+        with folder.at_work(), _heeding_signals():
+            folder.forget_failure()
+            say(f"{name}: started at {time.strftime('%F %T')}")
+            KINDS[task.kind](study, task, Path(out))
+            folder.finish(seconds=round(time.time() - began, 1))
+            say(f"{name}: done")
+        return DONE
+    except Busy as error:  # a worker of an earlier start is still ending
+        say(f"{name}: {error}")
+        time.sleep(1.0)
+        return RESUME
+    except Refused as error:
+        return _told(folder, str(error), REFUSED, say)
+    except Exception as error:
+        kind = type(error).__name__
+        if kind in ("Interrupted", "Stopped"):
+            say(f"{name}: {error}")
+            return _asked_to_move(task, Path(out), say) if "SIGUSR1" in str(error) else RESUME
+        if kind == "DiskTrouble":
+            return _told(folder, str(error), DISK, say)
+        traceback.print_exc()
+        return _told(folder, f"{kind}: {error}".splitlines()[0], FAILED, say)
+
+
+def _told(folder: TaskFolder, reason: str, code: int, say) -> int:
+    say(f"{folder.path.name}: {reason}")
+    with contextlib.suppress(OSError):
+        folder.fail(reason)
+    return code
+
+
+def _asked_to_move(task: plan.Task, out: Path, say) -> int:
+    """SIGUSR1 is what the cluster sends before a time limit; the job itself asks to be queued again."""
+    from perepisode.study import slurm
+
+    trouble = slurm.requeue_this_job(task, out)
+    return _told(TaskFolder.of(out, task.name), trouble, FAILED, say) if trouble else RESUME
+
+
+# ---- the kinds of task --------------------------------------------------------------------------------------
+
+
+def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
+    from perepisode.compilation import use_cache
+    from perepisode.evaluation.rollout import evaluate
+    from perepisode.training.progress import PlainLines
+    from perepisode.training.train import Options, train
+
+    use_cache()
+    runs = [member.run() for member in task.members]
+    options = Options(
+        out=out / "runs",
+        chunk=study.chunk,
+        checkpoint_seconds=study.checkpoint_seconds,
+        progress=PlainLines(),
+        utilities=_utilities(task, out),
+    )
+    folders = train(runs, options)
+    finished = [folder.path for folder in folders if folder.done]
+    if not finished:
+        raise Refused(f"every run of {task.name} diverged; the first: {folders[0].failed}")
+    protocol = study.evaluation
+    evaluate(finished, table_of(out, task), envs=protocol.envs, steps=protocol.steps, first=protocol.first)
+
+
+def distill_utility(study: plan.Study, task: plan.Task, out: Path) -> None:
+    from perepisode.training.distill import distill
+
+    tables = [table_of(out, study.task(name)) for name in task.after]
+    distill(tables, task.dilemma, utility_of(out, task.dilemma))
+
+
+def report(study: plan.Study, task: plan.Task, out: Path) -> None:
+    from perepisode.report.page import build
+
+    trained = study.of_kind("train")
+    tables = [path for one in trained if (path := table_of(out, one)).exists()]
+    if not tables:
+        raise Refused("there are no episodes to report: no pack was trained and judged")
+    members = [member for one in trained for member in one.members]
+    curves = [path for member in members if (path := out / "runs" / member.folder / "metrics.jsonl").exists()]
+    utilities = [path for one in study.of_kind("distill") if (path := utility_of(out, one.dilemma)).exists()]
+    exact = []
+    if study.env == "temptation":
+        from perepisode.study.exact import write
+
+        exact = [write(out / "exact.json")]
+    page = build(tables, out / "report", curves=curves, utilities=utilities, exact=exact)
+    print(f"wrote {page}")
+
+
+KINDS = {"train": train_and_judge, "distill": distill_utility, "report": report}
+
+
+def table_of(out: Path, task: plan.Task) -> Path:
+    return Path(out) / "episodes" / f"{task.name}.parquet"
+
+
+def utility_of(out: Path, dilemma: str) -> Path:
+    return Path(out) / "utilities" / f"{dilemma}.json"
+
+
+def _utilities(task: plan.Task, out: Path) -> dict:
+    """The distilled utilities that these runs name."""
+    named = {
+        label: member.plain["dilemma"] for member in task.members if (label := member.plain["settings"].get("utility"))
+    }
+    if not named:
+        return {}
+    from perepisode.training.distill import load
+
+    return {label: load(utility_of(out, dilemma)) for label, dilemma in named.items()}
+
+
+# ---- signals ------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _heeding_signals():
+    """SIGTERM and SIGUSR1 end the task in an orderly way; while it trains, the training loop heeds them itself."""
+
+    def stop(number, frame):
+        raise Stopped(f"stopped by {signal.Signals(number).name}")
+
+    numbers = (signal.SIGTERM, signal.SIGUSR1)
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def die_with(parent: int) -> None:
+    """Ask the kernel for SIGTERM when the supervisor is gone: its workers checkpoint instead of staying behind."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        raise SystemExit(RESUME)
+
+
+if __name__ == "__main__":
+    if os.environ.get("PEREPISODE_SUPERVISOR"):
+        die_with(int(os.environ["PEREPISODE_SUPERVISOR"]))
+    try:
+        code = main(Path(sys.argv[1]), sys.argv[2], say=lambda text: print(text, flush=True))
+    except Refused as error:
+        print(f"perepisode: {error}", file=sys.stderr)
+        code = REFUSED
+    sys.exit(code)
