@@ -7,7 +7,7 @@ import synthetic
 
 from perepisode.evaluation import compare
 from perepisode.evaluation import episodes as tables_of
-from perepisode.report import matched, paper_numbers, tables, versus
+from perepisode.report import matched, measuring, paper_numbers, tables, versus
 from perepisode.report.points import Episodes
 
 
@@ -130,9 +130,9 @@ def test_table_cells_line_up(study):
     for table in (
         tables.matched_nearest(view, chosen),
         tables.complete(view, study.dilemmas),
-        tables.protocols(study, view, chosen),
-        tables.missed(study, "no_killing"),
-        tables.apart(view),
-        tables.runs([view]),
+        measuring.protocols(study, view, chosen),
+        measuring.missed(study, "no_killing"),
+        measuring.apart(view),
+        measuring.runs([view]),
     ):
         assert {len(cells) for cells in table.shown.values()} == {len(table.frame)}, table.name

@@ -1,84 +1,25 @@
-"""The figures of a report.  Each function returns a drawing: the matplotlib figure and the data in it."""
+"""The figures that compare agents.  Each function returns a drawing: the figure, its data, its caption."""
 
 from __future__ import annotations
 
-import io
 import itertools
-import re
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Sequence
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from perepisode.evaluation import compare, metrics
 from perepisode.report import matched
-from perepisode.report.curves import Curve
+from perepisode.report.drawing import BAND, FAINT, INK, WIDTH, Drawing, name_points
 from perepisode.report.points import PER_EPISODE, Point, View, cvar
 from perepisode.report.style import dilemma_name, look, percent
 
-WIDTH = 6.6  # inches: the page's text width, so that nothing is scaled on a wide screen
-INK, FAINT, BAND = "#222222", "#9a9a9a", "#f3ead2"
 OVER = "#b3261e"  # beyond the budget
 MOST_BINS = 12
 BAND_REACH = 0.04  # of the unconstrained return: the paper's own pairs lie within 3 %
-_HALO = [withStroke(linewidth=2.2, foreground="white")]
-_RC = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.labelsize": 9,
-    "axes.edgecolor": "#777777",
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.7,
-    "axes.axisbelow": True,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "svg.fonttype": "path",  # the same on every machine, whatever fonts it has
-    "text.parse_math": False,  # a run name may hold a dollar sign
-    "figure.facecolor": "white",
-}
-
-
-class Drawing(NamedTuple):
-    """A figure, its data, and the sentence that says what to see in it."""
-
-    figure: Figure
-    frame: pd.DataFrame
-    caption: str
-
-
-@contextmanager
-def style():
-    """The report's look, without touching the caller's matplotlib settings."""
-    with mpl.rc_context(_RC):
-        yield
-
-
-def to_svg(figure: Figure, name: str) -> str:
-    """Inline SVG: no prolog, no metadata, no address; ids differ from those of every other figure."""
-    buffer = io.StringIO()
-    with mpl.rc_context({**_RC, "svg.hashsalt": name}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    return re.sub(r"\n\s*", "\n", text)
 
 
 def frontier(view: View, chosen: Point | None, exact: Sequence[dict] = ()) -> Drawing:
@@ -136,7 +77,7 @@ def esr_family(view: View) -> Drawing:
     for method in dict.fromkeys(point.method for point in family):
         _draw_method(axes, method, view.of(method))
     _frontier_axes(axes)
-    _name_points(axes, [_named(point) for point in family])
+    name_points(axes, [_named(point) for point in family])
     _percent_axis(axes, view)
     axes.legend(loc="lower right")
     caption = "The per-episode agents choose where on the shared frontier to operate; grey: all other methods."
@@ -196,54 +137,6 @@ def budget_sweep(view: View) -> Drawing:
     return Drawing(figure, pd.DataFrame(rows), caption)
 
 
-def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
-    """Return and violations over training, mean over seeds with the min–max band."""
-    figure = Figure((WIDTH, 5.2), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True)
-    frames = [_band(axes, groups, key) for axes, key in ((top, "return"), (bottom, "violations"))]
-    top.set_ylabel("return")
-    bottom.set_ylabel("violations an episode")
-    bottom.set_xlabel("environment steps")
-    bottom.xaxis.set_major_formatter(_short)
-    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    caption = "Training, mean over seeds with the min–max band, smoothed over 1 % of the run."
-    return Drawing(figure, pd.concat(frames), caption)
-
-
-def multipliers(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
-    """λ over training, seed mean, one line a budget."""
-    figure = Figure((WIDTH, 3.3), layout="constrained")
-    axes = figure.add_subplot()
-    frame = _band(axes, groups, "lambda", shades=True)
-    axes.set_ylabel("multiplier λ")
-    axes.set_xlabel("environment steps")
-    axes.xaxis.set_major_formatter(_short)
-    axes.set_ylim(bottom=-0.02 * axes.get_ylim()[1])  # a multiplier at zero stays visible
-    axes.legend(loc="best")
-    caption = "Dual ascent. λ rises where the budget is tighter than what the agent would do anyway."
-    return Drawing(figure, frame, caption)
-
-
-def utility_slices(utilities: dict[str, Callable], ranges: dict[str, float], counts=(0, 1, 2, 3, 5)) -> Drawing:
-    """Distilled utilities over R_ext at fixed violation counts."""
-    figure = Figure((WIDTH, 3.2), layout="constrained")
-    panels = figure.subplots(1, len(utilities), squeeze=False)[0]
-    rows = []
-    for axes, (name, utility) in zip(panels, utilities.items()):
-        r_ext = np.linspace(0, ranges[name], 120)
-        for index, count in enumerate(counts):
-            values = utility(r_ext, count)
-            colour = mpl.colormaps["viridis"](0.05 + 0.85 * index / (len(counts) - 1))
-            axes.plot(r_ext, values, color=colour, lw=1.8, label=f"v = {count}")
-            rows.append(pd.DataFrame({"utility": name, "violations": count, "r_ext": r_ext, "u": values}))
-        axes.set_title(dilemma_name(name), loc="left")
-        axes.set_xlabel("R_ext")
-    panels[0].set_ylabel("u(R_ext, v)")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(counts))
-    caption = "Distilled utility at fixed violation counts v. It should fall with every further violation."
-    return Drawing(figure, pd.concat(rows), caption)
-
-
 def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Sequence[Point] = ()) -> None:
     for method in view.methods:
         _draw_method(axes, method, view.of(method))
@@ -254,7 +147,7 @@ def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Se
     first = [point for point in named if point in view.main]
     rest = [point for point in view.main if point not in first and point.method not in ("erm", "unconstrained")]
     if first:
-        _name_points(axes, [_named(point) for point in (*first, *rest)])
+        name_points(axes, [_named(point) for point in (*first, *rest)])
 
 
 def _named(point: Point) -> tuple[float, float, str, str]:
@@ -305,33 +198,6 @@ def _percent_axis(axes: Axes, view: View) -> bool:
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     right.spines["right"].set_visible(True)
     return True
-
-
-def _name_points(axes: Axes, named: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write each (x, y, name, colour) beside its point where it hits neither a name, a point nor the frame.
-
-    Earlier entries choose first; a name without room is left out rather than written over another.
-    """
-    figure = axes.figure
-    figure.draw_without_rendering()
-    scale = figure.dpi / 72
-    places = axes.transData.transform([(x, y) for x, y, *_ in named]) / scale if named else []
-    frame = np.array(axes.get_window_extent().extents) / scale
-    taken = [(px - 4, py - 4, px + 4, py + 4) for px, py in places]
-    for (x, y, name, colour), (px, py) in zip(named, places):
-        wide, high = 4.6 * len(name), 8.0
-        for dx, dy in ((6, -11), (6, 4), (-6 - wide, 4), (-6 - wide, -11), (-wide / 2, 8), (-wide / 2, -16)):
-            box = (px + dx, py + dy, px + dx + wide, py + dy + high)
-            inside = frame[0] <= box[0] and box[2] <= frame[2] and frame[1] <= box[1] and box[3] <= frame[3]
-            if inside and not any(_overlap(box, other) for other in taken):
-                taken.append(box)
-                axes.annotate(name, (x, y), (dx, dy), textcoords="offset points", fontsize=7.5, color=colour,
-                              path_effects=_HALO, zorder=6)  # fmt: skip
-                break
-
-
-def _overlap(one: tuple, other: tuple) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _mean_pair(point: Point) -> tuple[float, float]:
@@ -410,37 +276,3 @@ def _sweep_lines(top: Axes, bottom: Axes, method: str, rows: Sequence[dict]) -> 
         half = np.nan_to_num([row[f"{key}_ci"] for row in rows])
         budgets, values = [row["budget"] for row in rows], [row[key] for row in rows]
         axes.errorbar(budgets, values, half, color=colour, marker=marker, lw=1.3, elinewidth=0.9, capsize=2, label=name)
-
-
-def _band(axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shades: bool = False) -> pd.DataFrame:
-    frames = []
-    for index, ((method, arm), curves) in enumerate(groups.items()):
-        last = min(curve.steps[-1] for curve in curves)
-        grid = np.linspace(min(curve.steps[0] for curve in curves), last, 200)
-        values = np.array([curve.at(key, grid) for curve in curves])
-        if np.isnan(values).all():
-            continue
-        label, colour, _ = look(method)
-        if shades:
-            colour = mpl.colormaps["viridis"](0.05 + 0.8 * index / max(1, len(groups) - 1))
-        mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
-        line = ("-", "--", "-.", ":")[sum(name == method for name, _ in list(groups)[:index]) % 4]
-        axes.plot(
-            grid,
-            mean,
-            color=colour,
-            lw=1.6,
-            ls="-" if shades else line,
-            label=f"{label} ({arm})" if arm else label,
-        )
-        axes.fill_between(grid, low, high, color=colour, alpha=0.15, lw=0)
-        frames.append(pd.DataFrame({"method": method, "arm": arm, "what": key, "steps": grid, "mean": mean,
-                                    "min": low, "max": high, "seeds": len(curves)}))  # fmt: skip
-    return pd.concat(frames) if frames else pd.DataFrame()
-
-
-def _short(steps: float, _=None) -> str:
-    for size, letter in ((1e9, "bn"), (1e6, "M"), (1e3, "k")):
-        if abs(steps) >= size:
-            return f"{steps / size:g} {letter}"
-    return f"{steps:g}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perepisode.evaluation import compare, metrics
-from perepisode.report import matched, paper_numbers, tables
+from perepisode.report import matched, measuring, paper_numbers, tables
 from perepisode.report.points import PROTOCOLS, Episodes, Point, View, cvar
 from perepisode.report.style import dilemma_name, number, p_value, percent, plus_minus
 
@@ -187,7 +187,7 @@ def _protocol_caveats(episodes: Episodes, views: list[View]) -> list[str]:
         caveats.append(f"{episodes.unfinished} unfinished episodes are left out.")
     shares = []
     for view in views:
-        missed = tables.missed(episodes, view.dilemma)
+        missed = measuring.missed(episodes, view.dilemma)
         if missed is not None and missed.frame["missed_share"].max() > 0:
             total = np.average(missed.frame["missed_share"], weights=missed.frame["violations"])
             shares.append(f"{percent(total)} ({dilemma_name(view.dilemma)})")

@@ -10,7 +10,7 @@ from pathlib import Path
 import perepisode
 from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import curves as training
-from perepisode.report import distilled, figures, findings, tables
+from perepisode.report import distilled, drawing, findings, tables
 from perepisode.report.points import PROTOCOLS, Episodes, View
 from perepisode.report.sections import Drawn, Inputs, Section, sections
 from perepisode.report.style import dilemma_name, look
@@ -39,7 +39,7 @@ def build(
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
     inputs = Inputs(study, _views(study), training.read(curves), read, _read_exact(exact))
     finding = findings.find(study, inputs.views)
-    with figures.style():
+    with drawing.style():
         found = sections(inputs)
     return _write(Path(out_dir), inputs, finding, found)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from perepisode.report import curves as training
-from perepisode.report import distilled, figures, matched, tables, versus
+from perepisode.report import distilled, figures, matched, measuring, tables, training_figures, versus
+from perepisode.report.drawing import Drawing, to_svg
 from perepisode.report.points import PER_EPISODE, PROTOCOLS, Episodes, Point, View
 from perepisode.report.style import FRACTION, dilemma_name, slug
 
@@ -35,9 +36,8 @@ class Section:
     blocks: list = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
-    def draw(self, name: str, title: str, drawing: figures.Drawing) -> None:
-        svg = figures.to_svg(drawing.figure, name)
-        self.blocks.append(Drawn(name, title, drawing.caption, svg, drawing.frame))
+    def draw(self, name: str, title: str, made: Drawing) -> None:
+        self.blocks.append(Drawn(name, title, made.caption, to_svg(made.figure, name), made.frame))
 
     def add(self, table: tables.Table | None, otherwise: str = "") -> None:
         if table is not None:
@@ -68,7 +68,7 @@ def sections(inputs: Inputs) -> list[Section]:
     found += [_training_section(inputs), _utility_section(inputs)]
     if inputs.exact:
         optima = Section("optima", "Exact optima")
-        optima.add(tables.exact_optima(inputs.exact))
+        optima.add(measuring.exact_optima(inputs.exact))
         found.append(optima)
     found += [_measuring_section(inputs), _versus_section(inputs), _reading_section(inputs)]
     empty = Section("not-shown", "Not shown")
@@ -92,7 +92,7 @@ def _dilemma_section(view: View, inputs: Inputs) -> Section:
         section.add(tables.cost_of_compliance(view, chosen))
     else:
         section.left_out.append("Cost of compliance is left out: there is no unconstrained agent to compare with.")
-    section.add(tables.apart(view))
+    section.add(measuring.apart(view))
     section.add(tables.complete(view, inputs.episodes.dilemmas))
     return section
 
@@ -157,11 +157,13 @@ def _training_section(inputs: Inputs) -> Section:
             section.left_out.append(f"{dilemma_name(view.dilemma)}: no curves among the run folders.")
             continue
         title = f"Training on {dilemma_name(view.dilemma)}"
-        section.draw(f"training_{slug(view.dilemma)}", title, figures.training_curves(_chosen_curves(groups, view)))
+        section.draw(
+            f"training_{slug(view.dilemma)}", title, training_figures.training_curves(_chosen_curves(groups, view))
+        )
         duals = {key: group for key, group in groups.items() if "lagrangian" in key[0]}
         if duals:
             title = f"Multiplier λ on {dilemma_name(view.dilemma)}"
-            section.draw(f"multiplier_{slug(view.dilemma)}", title, figures.multipliers(duals))
+            section.draw(f"multiplier_{slug(view.dilemma)}", title, training_figures.multipliers(duals))
     return section
 
 
@@ -188,7 +190,9 @@ def _utility_section(inputs: Inputs) -> Section:
     if inputs.utilities:
         drawn = {name: utility for name, (utility, _) in inputs.utilities.items()}
         tops = {name: top for name, (_, top) in inputs.utilities.items()}
-        section.draw("utility_slices", "Utility at fixed violation counts", figures.utility_slices(drawn, tops))
+        section.draw(
+            "utility_slices", "Utility at fixed violation counts", training_figures.utility_slices(drawn, tops)
+        )
     else:
         section.left_out.append("Utility slices are left out: no distilled utility was given.")
     return section
@@ -202,8 +206,8 @@ def _measuring_section(inputs: Inputs) -> Section:
             continue
         both = len({inputs.episodes.mean_length(name) for name in PROTOCOLS}) > 1
         if both or inputs.episodes.has(view.dilemma, "paper"):
-            section.add(tables.protocols(inputs.episodes, view, chosen))
-        section.add(tables.missed(inputs.episodes, view.dilemma))
+            section.add(measuring.protocols(inputs.episodes, view, chosen))
+        section.add(measuring.missed(inputs.episodes, view.dilemma))
     if not section.blocks:
         section.left_out.append("Protocol and detector are left out: there is one protocol and one count only.")
     return section
@@ -234,7 +238,7 @@ def _reading_section(inputs: Inputs) -> Section:
     shown = {"Metric": list(meanings), "Meaning": list(meanings.values())}
     section = Section("reading", "How to read, and where it comes from")
     section.add(tables.Table("definitions", "Definitions", "", shown, pd.DataFrame(shown)))
-    section.add(tables.runs(inputs.views))
+    section.add(measuring.runs(inputs.views))
     rows = [
         (Path(file["path"]).name, key, _plain(value))
         for file in inputs.episodes.provenance

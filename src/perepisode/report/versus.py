@@ -12,16 +12,17 @@ from perepisode.report import matched, paper_numbers
 from perepisode.report.distilled import Utility
 from perepisode.report.paper_numbers import Printed
 from perepisode.report.points import Episodes, Point, View, cvar
-from perepisode.report.style import dilemma_name, look, percent
+from perepisode.report.style import dilemma_name, look
 from perepisode.report.tables import Table, hypervolumes
 
 NAN = float("nan")
+SHARES = ("over_1", "at_2", "from_3", "hypervolume_gain", "share_of_unconstrained")
+WHOLE = (None, "runs", "seeds", "episodes", "steps", "worst")
 OF_COUNTS = {
     "mean": metrics.mean,
     "p_any": metrics.p_any,
     "std": metrics.std,
     "cvar": cvar,
-    "worst": metrics.worst,
     "over_1": partial(metrics.p_over, budget=1),
     "at_2": lambda counts: metrics.share_at(counts, 2, 3),
     "from_3": lambda counts: metrics.share_at(counts, 3),
@@ -71,10 +72,9 @@ def paper_versus_here(episodes: Episodes, utilities: dict[str, Utility]) -> Tabl
         "Quantity": list(frame["quantity"]),
         "Paper": [_show(row["measure"], row["paper"], row["paper_ci"]) for row in rows],
         "Here": [_show(row["measure"], row["here"], row["here_ci"], row["reason"]) for row in rows],
-        "Deviation": [_show(row["measure"], row["deviation"], NAN, signed=True) for row in rows],
-        "%": [f"{100 * row['relative']:+.0f} %" if row["relative"] == row["relative"] else "" for row in rows],
+        "Deviation": [_deviation(row) for row in rows],
     }
-    return Table("paper_versus_here", "The paper's numbers and ours", _note(episodes, views), shown, frame)
+    return Table("paper_versus_here", "The paper's numbers and ours", _note(episodes, views), shown, frame, wide=True)
 
 
 def _paper_view(episodes: Episodes, dilemma: str) -> View:
@@ -120,6 +120,8 @@ def _of_point(measure: str, point: Point, view: View) -> Interval:
         return returns
     if measure == "rate":
         return compare.t_interval(point.rates)
+    if measure == "worst":
+        return Interval(float(point.each(metrics.worst).max()), NAN, 0)
     if measure == "episodes":
         return Interval(point.episodes, NAN, 0)
     if measure == "welch":
@@ -170,26 +172,31 @@ def _row(printed: Printed, here: Interval) -> dict:
     }
 
 
-def _show(measure: str | None, value: float, ci: float, missing: str = "", signed: bool = False) -> str:
+def _show(measure: str | None, value: float, ci: float = NAN, missing: str = "", sign: str = "") -> str:
+    """A number in the digits of its kind; `sign` is "+" for a deviation."""
     if value != value:
         return missing
-    sign = "+" if signed else ""
-    if measure == "rate":
+    if measure in SHARES:
+        text = f"{100 * value:{sign}.1f} %"
+        ci *= 100
+    elif measure == "rate":
         text = f"{value:{sign}.1e}"
-    elif measure in ("over_1", "at_2", "from_3", "hypervolume_gain", "share_of_unconstrained"):
-        text = f"{sign if value >= 0 else ''}{percent(value)}"
-        ci = NAN
     elif measure is not None and measure.startswith("hypervolume"):
         text = f"{value:{sign}.4f}"
-    elif abs(value) >= 1e5:
-        text = f"{value:{sign}.3g}"
-    elif value == int(value):
-        text = f"{value:{sign}.0f}"
+    elif measure in WHOLE:
+        text = f"{value:{sign}.4g}"
     else:
         text = f"{value:{sign}.2f}"
-    if ci == ci:
-        text += f" ± {ci:.1e}" if measure == "rate" else f" ± {ci:.2f}"
-    return text.replace("-", "−")
+    if ci == ci and measure not in WHOLE:
+        text += f" ± {ci:.1e}" if measure == "rate" else f" ± {ci:.1f}" if measure in SHARES else f" ± {ci:.2f}"
+    return text.replace("-", "−").replace(" ", "\u00a0")
+
+
+def _deviation(row: dict) -> str:
+    if row["deviation"] != row["deviation"]:
+        return ""
+    relative = f" ({100 * row['relative']:+.0f} %)" if row["relative"] == row["relative"] else ""
+    return _show(row["measure"], row["deviation"], sign="+") + relative.replace("-", "−").replace(" ", "\u00a0")
 
 
 def _note(episodes: Episodes, views: dict[str, View]) -> str:

@@ -1,0 +1,97 @@
+"""How every figure is drawn: look, size, inline SVG, names beside points."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+
+WIDTH = 6.6  # inches: the page's text width, so that nothing is scaled on a wide screen
+INK, FAINT, BAND = "#222222", "#9a9a9a", "#f3ead2"
+_HALO = [withStroke(linewidth=2.2, foreground="white")]
+_RC = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "axes.edgecolor": "#777777",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "svg.fonttype": "path",  # the same on every machine, whatever fonts it has
+    "text.parse_math": False,  # a run name may hold a dollar sign
+    "figure.facecolor": "white",
+}
+
+
+class Drawing(NamedTuple):
+    """A figure, its data, and the sentence that says what to see in it."""
+
+    figure: Figure
+    frame: pd.DataFrame
+    caption: str
+
+
+@contextmanager
+def style():
+    """The report's look, without touching the caller's matplotlib settings."""
+    with mpl.rc_context(_RC):
+        yield
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """Inline SVG: no prolog, no metadata, no address; ids differ from those of every other figure."""
+    buffer = io.StringIO()
+    with mpl.rc_context({**_RC, "svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
+    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    return re.sub(r"\n\s*", "\n", text)
+
+
+def name_points(axes: Axes, named: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write each (x, y, name, colour) beside its point where it hits neither a name, a point nor the frame.
+
+    Earlier entries choose first; a name without room is left out rather than written over another.
+    """
+    figure = axes.figure
+    figure.draw_without_rendering()
+    scale = figure.dpi / 72
+    places = axes.transData.transform([(x, y) for x, y, *_ in named]) / scale if named else []
+    frame = np.array(axes.get_window_extent().extents) / scale
+    taken = [(px - 4, py - 4, px + 4, py + 4) for px, py in places]
+    for (x, y, name, colour), (px, py) in zip(named, places):
+        wide, high = 4.6 * len(name), 8.0
+        for dx, dy in ((6, -11), (6, 4), (-6 - wide, 4), (-6 - wide, -11), (-wide / 2, 8), (-wide / 2, -16)):
+            box = (px + dx, py + dy, px + dx + wide, py + dy + high)
+            inside = frame[0] <= box[0] and box[2] <= frame[2] and frame[1] <= box[1] and box[3] <= frame[3]
+            if inside and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                axes.annotate(name, (x, y), (dx, dy), textcoords="offset points", fontsize=7.5, color=colour,
+                              path_effects=_HALO, zorder=6)  # fmt: skip
+                break
+
+
+def _overlap(one: tuple, other: tuple) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -1,0 +1,161 @@
+"""Tables about the measuring itself: protocol, detector, arms kept apart, runs, exact optima."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perepisode.evaluation import metrics
+from perepisode.report import matched
+from perepisode.report.points import COUNTERS, PROTOCOLS, Episodes, View, cvar
+from perepisode.report.style import dilemma_name, number, percent, plus_minus, slug
+from perepisode.report.tables import Table, basis, seed_mean
+
+
+def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
+    """The matched agents again under every protocol and both counts: what the way of measuring does."""
+    wanted = [(point.method, point.arm) for point in (chosen, *matched.partners(view, chosen))]
+    rows = []
+    for method, arm in wanted:
+        for protocol in PROTOCOLS:
+            for counter in COUNTERS:
+                if not episodes.has(view.dilemma, counter):
+                    continue
+                other = episodes.view(view.dilemma, protocol, counter)
+                rows += [
+                    {
+                        "agent": point.label,
+                        "episodes_of": "first episodes" if protocol == "first" else "window",
+                        "counted_by": "exact" if counter == "exact" else "state difference",
+                        "return": point.mean_return,
+                        "length": seed_mean(point, "lengths"),
+                        "violations": point.interval(metrics.mean).mean,
+                        "p_any": point.interval(metrics.p_any).mean,
+                        "cvar": point.interval(cvar).mean,
+                        "cvar_ci": point.interval(cvar).half,
+                        "episodes": point.episodes,
+                    }
+                    for point in other.main
+                    if (point.method, point.arm) == (method, arm)
+                ]
+    frame = pd.DataFrame(rows)
+    shown = {
+        "Agent": list(frame["agent"]),
+        "Kept": list(frame["episodes_of"]),
+        "Counted by": list(frame["counted_by"]),
+        "Return": [number(value) for value in frame["return"]],
+        "Length": [number(value, 1) for value in frame["length"]],
+        "Violations": [number(value, 3) for value in frame["violations"]],
+        "P(≥1)": [number(value, 3) for value in frame["p_any"]],
+        "CVaR 10 %": [plus_minus(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
+        "N": [str(value) for value in frame["episodes"]],
+    }
+    note = (
+        "The paper keeps the episodes that finish inside a fixed window of steps, which favours short ones; "
+        "the unbiased protocol keeps the first episodes of every world. Its detector compares states before "
+        "and after a step; the exact count looks between the phases of a step."
+    )
+    title = f"What the way of measuring does: {dilemma_name(view.dilemma)}"
+    return Table(f"protocols_{slug(view.dilemma)}", title, note, shown, frame)
+
+
+def missed(episodes: Episodes, dilemma: str) -> Table | None:
+    """Share of exact violations that the paper's detector does not see, per agent."""
+    if not episodes.has(dilemma, "paper"):
+        return None
+    rows = [row for row in episodes.missed(dilemma) if row[1] > 0]
+    if not rows:
+        return None
+    frame = pd.DataFrame(rows, columns=["agent", "violations", "missed_share"])
+    total = float((frame["violations"] * frame["missed_share"]).sum() / frame["violations"].sum())
+    shown = {
+        "Agent": list(frame["agent"]),
+        "Violations counted": [f"{value:.0f}" for value in frame["violations"]],
+        "Missed": [percent(value) for value in frame["missed_share"]],
+    }
+    name = dilemma_name(dilemma)
+    note = f"Over all agents the paper's detector misses {percent(total)} of the violations of {name}."
+    title = f"Violations that the paper's detector misses: {dilemma_name(dilemma)}"
+    return Table(f"missed_{slug(dilemma)}", title, note, shown, frame)
+
+
+def apart(view: View) -> Table | None:
+    """Arms with another γ or training detector beside the main arm they differ from."""
+    rows = []
+    for point in view.apart:
+        twin = next((one for one in view.main if (one.method, one.arm) == (point.method, point.arm)), None)
+        row = {
+            "agent": point.label,
+            "return": point.mean_return,
+            "violations": point.interval(metrics.mean).mean,
+            "cvar": point.interval(cvar).mean,
+            "twin": twin.label if twin else "",
+        }
+        row["return_change"] = point.mean_return - twin.mean_return if twin else float("nan")
+        row["cvar_change"] = row["cvar"] - twin.interval(cvar).mean if twin else float("nan")
+        rows.append(row)
+    if not rows:
+        return None
+    frame = pd.DataFrame(rows)
+    shown = {
+        "Agent": list(frame["agent"]),
+        "Return": [number(value) for value in frame["return"]],
+        "Change of return": [number(value) for value in frame["return_change"]],
+        "Violations": [number(value) for value in frame["violations"]],
+        "CVaR 10 %": [number(value) for value in frame["cvar"]],
+        "Change of CVaR": [number(value) for value in frame["cvar_change"]],
+        "Compared with": [value or "–" for value in frame["twin"]],
+    }
+    note = "Kept apart from every comparison above: these arms differ in γ or in the detector trained on."
+    return Table(f"apart_{slug(view.dilemma)}", "Sensitivity: other γ, other detector", note, shown, frame)
+
+
+def runs(views: list[View]) -> Table:
+    """Every training run by its id, so that a number can be traced to the run it came from."""
+    rows = [
+        {
+            "run": seed.run,
+            "dilemma": view.dilemma,
+            "agent": point.label,
+            "method": point.method,
+            "seed": seed.seed,
+            "steps": seed.steps,
+            "episodes": seed.counts.size,
+            "return": metrics.mean(seed.returns),
+            "violations": metrics.mean(seed.counts),
+            "cvar": cvar(seed.counts),
+        }
+        for view in views
+        for point in view.points
+        for seed in point.seeds
+    ]
+    frame = pd.DataFrame(rows)
+    shown = {
+        "Agent": list(frame["agent"]),
+        "Run": list(frame["run"]),
+        "Dilemma": [dilemma_name(name) for name in frame["dilemma"]],
+        "Seed": [str(value) for value in frame["seed"]],
+        "Steps": ["–" if value != value else f"{value:.3g}" for value in frame["steps"]],
+        "N": [str(value) for value in frame["episodes"]],
+        "Return": [number(value) for value in frame["return"]],
+        "Violations": [number(value) for value in frame["violations"]],
+        "CVaR 10 %": [number(value) for value in frame["cvar"]],
+    }
+    return Table("runs", "Runs", f"One line a training run, {basis(views[0])}.", shown, frame, list(frame["method"]))
+
+
+def exact_optima(items: list[dict]) -> Table:
+    """Exact optimal policies of the miniature, from dynamic programming."""
+    keys = ("return", "mean_violations", "cvar", "p_over")
+    frame = pd.DataFrame(
+        [{"label": item["label"], "kind": item["kind"], **{key: item.get(key) for key in keys}} for item in items]
+    )
+    shown = {
+        "Policy": [str(value) for value in frame["label"]],
+        "Kind": [str(value) for value in frame["kind"]],
+        "Return": [number(float(value)) for value in frame["return"]],
+        "Violations": [number(float(value), 3) for value in frame["mean_violations"]],
+        "P(over budget)": [percent(float(value), 2) for value in frame["p_over"].astype(float)],
+        "CVaR 10 %": [number(float(value), 3) for value in frame["cvar"]],
+    }
+    note = "No training and no sampling: the best that each objective can do, by backward induction."
+    return Table("exact_optima", "Exact optima", note, shown, frame)

@@ -1,0 +1,97 @@
+"""The figures of training: curves, multipliers, distilled utilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from perepisode.report.curves import Curve
+from perepisode.report.drawing import WIDTH, Drawing
+from perepisode.report.style import dilemma_name, look
+
+
+def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
+    """Return and violations over training, mean over seeds with the min–max band."""
+    figure = Figure((WIDTH, 5.2), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    frames = [_band(axes, groups, key) for axes, key in ((top, "return"), (bottom, "violations"))]
+    top.set_ylabel("return")
+    bottom.set_ylabel("violations an episode")
+    bottom.set_xlabel("environment steps")
+    bottom.xaxis.set_major_formatter(_short)
+    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    caption = "Training, mean over seeds with the min–max band, smoothed over 1 % of the run."
+    return Drawing(figure, pd.concat(frames), caption)
+
+
+def multipliers(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
+    """λ over training, seed mean, one line a budget."""
+    figure = Figure((WIDTH, 3.3), layout="constrained")
+    axes = figure.add_subplot()
+    frame = _band(axes, groups, "lambda", shades=True)
+    axes.set_ylabel("multiplier λ")
+    axes.set_xlabel("environment steps")
+    axes.xaxis.set_major_formatter(_short)
+    axes.set_ylim(bottom=-0.02 * axes.get_ylim()[1])  # a multiplier at zero stays visible
+    axes.legend(loc="best")
+    caption = "Dual ascent. λ rises where the budget is tighter than what the agent would do anyway."
+    return Drawing(figure, frame, caption)
+
+
+def utility_slices(utilities: dict[str, Callable], ranges: dict[str, float], counts=(0, 1, 2, 3, 5)) -> Drawing:
+    """Distilled utilities over R_ext at fixed violation counts."""
+    figure = Figure((WIDTH, 3.2), layout="constrained")
+    panels = figure.subplots(1, len(utilities), squeeze=False)[0]
+    rows = []
+    for axes, (name, utility) in zip(panels, utilities.items()):
+        r_ext = np.linspace(0, ranges[name], 120)
+        for index, count in enumerate(counts):
+            values = utility(r_ext, count)
+            colour = mpl.colormaps["viridis"](0.05 + 0.85 * index / (len(counts) - 1))
+            axes.plot(r_ext, values, color=colour, lw=1.8, label=f"v = {count}")
+            rows.append(pd.DataFrame({"utility": name, "violations": count, "r_ext": r_ext, "u": values}))
+        axes.set_title(dilemma_name(name), loc="left")
+        axes.set_xlabel("R_ext")
+    panels[0].set_ylabel("u(R_ext, v)")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(counts))
+    caption = "Distilled utility at fixed violation counts v. It should fall with every further violation."
+    return Drawing(figure, pd.concat(rows), caption)
+
+
+def _band(axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shades: bool = False) -> pd.DataFrame:
+    frames = []
+    for index, ((method, arm), curves) in enumerate(groups.items()):
+        last = min(curve.steps[-1] for curve in curves)
+        grid = np.linspace(min(curve.steps[0] for curve in curves), last, 200)
+        values = np.array([curve.at(key, grid) for curve in curves])
+        if np.isnan(values).all():
+            continue
+        label, colour, _ = look(method)
+        if shades:
+            colour = mpl.colormaps["viridis"](0.05 + 0.8 * index / max(1, len(groups) - 1))
+        mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+        line = ("-", "--", "-.", ":")[sum(name == method for name, _ in list(groups)[:index]) % 4]
+        axes.plot(
+            grid,
+            mean,
+            color=colour,
+            lw=1.6,
+            ls="-" if shades else line,
+            label=f"{label} ({arm})" if arm else label,
+        )
+        axes.fill_between(grid, low, high, color=colour, alpha=0.15, lw=0)
+        frames.append(pd.DataFrame({"method": method, "arm": arm, "what": key, "steps": grid, "mean": mean,
+                                    "min": low, "max": high, "seeds": len(curves)}))  # fmt: skip
+    return pd.concat(frames) if frames else pd.DataFrame()
+
+
+def _short(steps: float, _=None) -> str:
+    for size, letter in ((1e9, "bn"), (1e6, "M"), (1e3, "k")):
+        if abs(steps) >= size:
+            return f"{steps / size:g} {letter}"
+    return f"{steps:g}"
