@@ -5,11 +5,14 @@ are upstream's bit for bit.  Between them the mob masks are read (phases A, B an
 whole step does not allow: a slot emptied by a kill can be filled again by `spawn_mobs` before the step ends.
 """
 
+from dataclasses import replace
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 from craftax.craftax import game_logic
 from craftax.craftax.constants import ACHIEVEMENT_REWARD_MAP, Action
-from craftax.craftax.craftax_state import EnvParams, EnvState, StaticEnvParams
+from craftax.craftax.craftax_state import EnvParams, EnvState, Mobs, StaticEnvParams
 from craftax.craftax.util.game_logic_utils import has_beaten_boss
 from craftax.craftax.world_gen.world_gen import generate_world
 
@@ -26,7 +29,7 @@ def reset(key: Key) -> EnvState:
     return generate_world(key_world, PARAMS, SIZES)
 
 
-def step(key: Key, state: EnvState, action: jax.Array) -> tuple[EnvState, jax.Array, Events]:
+def step(key: Key, state: EnvState, action: Any) -> tuple[EnvState, jax.Array, Events]:
     """One step of `craftax_step` → next state, reward, and what died in it."""
     before = state
     action = jnp.where(state.is_sleeping | state.is_resting, Action.NOOP.value, action)
@@ -53,9 +56,8 @@ def step(key: Key, state: EnvState, action: jax.Array) -> tuple[EnvState, jax.Ar
 
     reward = _reward(before, state)
     clock = state.timestep + 1
-    state = state.replace(
-        timestep=clock, light_level=game_logic.calculate_light_level(clock, PARAMS), state_rng=key_state
-    )
+    light = game_logic.calculate_light_level(clock, PARAMS)
+    state = replace(state, timestep=clock, light_level=light, state_rng=key_state)
     return state, reward, _events(before, phase_a, phase_b, phase_c, state)
 
 
@@ -71,7 +73,7 @@ def end_cause(state) -> jax.Array:
     )
 
 
-def _act_apart_from_melee(key_book: Key, key_enchant: Key, state: EnvState, action: jax.Array) -> EnvState:
+def _act_apart_from_melee(key_book: Key, key_enchant: Key, state: EnvState, action: Any) -> EnvState:
     """What the player can do between phases B and C; none of it hurts a mob yet."""
     state = game_logic.place_block(state, action, SIZES)
     state = game_logic.shoot_projectile(state, action, SIZES)
@@ -91,25 +93,38 @@ def _reward(before: EnvState, after: EnvState) -> jax.Array:
 
 
 def _events(before: EnvState, a: EnvState, b: EnvState, c: EnvState, after: EnvState) -> Events:
-    floor = a.player_level
-    deaths = {
-        mobs: _deaths(*(getattr(phase, f"{mobs}_mobs") for phase in (a, b, c, after)), floor)
-        for mobs in ("passive", "melee", "ranged")
-    }
+    floor = jnp.asarray(a.player_level)
+    passive = _deaths(a.passive_mobs, b.passive_mobs, c.passive_mobs, after.passive_mobs, floor)
+    melee = _deaths(a.melee_mobs, b.melee_mobs, c.melee_mobs, after.melee_mobs, floor)
+    ranged = _deaths(a.ranged_mobs, b.ranged_mobs, c.ranged_mobs, after.ranged_mobs, floor)
     return Events(
-        **{f"killed_{mobs}": killed for mobs, (killed, _, _) in deaths.items()},
-        **{f"paper_{mobs}": paper for mobs, (_, paper, _) in deaths.items()},
+        killed_passive=passive.killed,
+        killed_melee=melee.killed,
+        killed_ranged=ranged.killed,
+        paper_passive=passive.paper,
+        paper_melee=melee.paper,
+        paper_ranged=ranged.paper,
         melee_offset=a.melee_mobs.position[floor] - a.player_position,
         ranged_offset=a.ranged_mobs.position[floor] - a.player_position,
-        despawned=sum(despawned.sum(dtype=jnp.int32) for _, _, despawned in deaths.values()),
+        despawned=passive.despawned + melee.despawned + ranged.despawned,
         wood_harvested=jnp.maximum(after.inventory.wood - before.inventory.wood, 0).astype(jnp.int32),
     )
 
 
-def _deaths(a, b, c, after, floor: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """One class of mobs in the four phases → slots killed, killed as the paper sees it, despawned."""
+class _Deaths(NamedTuple):
+    """What became of one class of mobs on the player's floor."""
+
+    killed: jax.Array  # bool[slot]
+    paper: jax.Array  # bool[slot], killed as the paper sees it
+    despawned: jax.Array  # int32
+
+
+def _deaths(a: Mobs, b: Mobs, c: Mobs, after: Mobs, floor: jax.Array) -> _Deaths:
     by_melee = a.mask[floor] & ~b.mask[floor]
     gone_later = b.mask[floor] & ~c.mask[floor]
     dead = c.health[floor] <= 0
-    paper = a.mask[floor] & ~after.mask[floor] & (after.health[floor] <= 0)
-    return by_melee | (gone_later & dead), paper, gone_later & ~dead
+    return _Deaths(
+        killed=by_melee | (gone_later & dead),
+        paper=a.mask[floor] & ~after.mask[floor] & (after.health[floor] <= 0),
+        despawned=(gone_later & ~dead).sum(dtype=jnp.int32),
+    )
