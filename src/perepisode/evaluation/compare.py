@@ -122,7 +122,7 @@ def frontier(points: ArrayLike) -> np.ndarray:
     returns, harms = points.T
     at_least = (returns[None] >= returns[:, None]) & (harms[None] <= harms[:, None])
     better = at_least & ((returns[None] > returns[:, None]) | (harms[None] < harms[:, None]))
-    return ~better.any(axis=1)
+    return np.logical_not(better.any(axis=1))
 
 
 def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:

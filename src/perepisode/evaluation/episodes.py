@@ -105,9 +105,10 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
             given, default = table[column], _DEFAULTS.get(column, "")
             table[column] = given.astype("str").where(given.notna(), default)
     for column in ("in_window", "in_first"):
-        table[column] = _booleans(table[column])
+        table[column] = _booleans(pd.Series(table[column]))
     if "value" not in table:
-        table["value"] = table["arm"].map({arm: value_of(arm) for arm in table["arm"].unique()}).astype(float)
+        values = {arm: value_of(arm) for arm in table["arm"].unique()}
+        table["value"] = table["arm"].map(values.__getitem__).astype(float)
     if "run" not in table:
         table["run"] = table["method"] + " " + table["arm"] + " seed " + table["seed"].astype("str")
     if "episode_index" not in table:
@@ -149,9 +150,7 @@ def dilemmas(table: pd.DataFrame) -> tuple[str, ...]:
 def _refuse_missing_columns(table: pd.DataFrame, name: str) -> None:
     missing = [column for column in REQUIRED if column not in table]
     if missing:
-        raise ValueError(
-            f"{name} has no column {missing[0]!r}; an episodes table needs at least {', '.join(REQUIRED)}"
-        )
+        raise ValueError(f"{name} has no column {missing[0]!r}; an episodes table needs at least {', '.join(REQUIRED)}")
 
 
 def _refuse_bad_numbers(table: pd.DataFrame) -> None:
@@ -216,8 +215,8 @@ def _read_parquet(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, d
 
 def _read_csv(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
     try:
-        labels = dict.fromkeys((*LABELS, *REPLAY_COLUMNS), str)
-        table = pd.read_csv(path, dtype=labels, keep_default_na=True)
+        labels: dict = dict.fromkeys((*LABELS, *REPLAY_COLUMNS), str)
+        table = pd.read_csv(path, dtype=labels)
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{path} is empty; write a header line and one line an episode") from error
     except pd.errors.ParserError as error:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from perepisode.config import ETHICAL_PENALTY
 
-Utility = Callable[[np.ndarray, float], np.ndarray]
+Utility = Callable[[ArrayLike, float], np.ndarray]
 
 
 def read(path: str | Path) -> tuple[str, Utility, float]:
@@ -33,9 +34,9 @@ def _network(stored: dict) -> Utility:
     layers = [tuple(np.asarray(layer[name], np.float64) for name in ("kernel", "bias")) for layer in stored["layers"]]
     offset, scale = float(stored["offset"]), float(stored["scale"])
 
-    def utility(r_ext: np.ndarray, violations: float) -> np.ndarray:
-        r_ext = np.atleast_1d(np.asarray(r_ext, np.float64))
-        hidden = (np.stack([r_ext, np.full_like(r_ext, -ETHICAL_PENALTY * violations)], axis=-1) - mean) / std
+    def utility(r_ext: ArrayLike, violations: float) -> np.ndarray:
+        gained = np.atleast_1d(np.asarray(r_ext, np.float64))
+        hidden = (np.stack([gained, np.full_like(gained, -ETHICAL_PENALTY * violations)], axis=-1) - mean) / std
         for kernel, bias in layers[:-1]:
             hidden = np.tanh(hidden @ kernel + bias)
         kernel, bias = layers[-1]

@@ -18,7 +18,7 @@ from matplotlib.patheffects import withStroke
 WIDTH = 6.6  # inches: the page's text width, so that nothing is scaled on a wide screen
 INK, FAINT, BAND = "#222222", "#9a9a9a", "#f3ead2"
 _HALO = [withStroke(linewidth=2.2, foreground="white")]
-_RC = {
+_RC: dict = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.titlesize": 10,
@@ -75,7 +75,8 @@ def name_points(axes: Axes, named: Sequence[tuple[float, float, str, str]]) -> N
 
     Earlier entries choose first; a name without room is left out rather than written over another.
     """
-    figure = axes.figure
+    figure = axes.get_figure(root=True)
+    assert figure is not None
     figure.draw_without_rendering()
     scale = figure.dpi / 72
     places = axes.transData.transform([(x, y) for x, y, *_ in named]) / scale if named else []

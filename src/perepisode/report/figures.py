@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ def frontier(view: View, chosen: Point | None, exact: Sequence[dict] = ()) -> Dr
     axes = figure.add_subplot()
     compared = [] if chosen is None else [chosen, *matched.partners(view, chosen)]
     _draw_frontier(axes, view, exact, compared)
-    close = [point for point in compared if matched.is_matched(view, chosen, point, BAND_REACH)]
+    close = [point for point in compared if matched.is_matched(view, compared[0], point, BAND_REACH)]
     name = dilemma_name(view.dilemma)
     caption = f"{name}: mean return against mean violations an episode (± 95 % t interval over seeds)."
     if len(close) > 1:
@@ -84,7 +85,7 @@ def esr_family(view: View) -> Drawing:
     return Drawing(figure, _frontier_frame(view), caption)
 
 
-def distributions(points: Sequence[Point], budget: float, exact: dict[str, Sequence[float]]) -> Drawing:
+def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Sequence[float]]) -> Drawing:
     """Share of episodes by violation count: one row an agent, seeds as dots, tinted where over budget."""
     edges, names = _bins(points)
     shares = [_seed_shares(point, edges) for point in points]
@@ -193,7 +194,7 @@ def _percent_axis(axes: Axes, view: View) -> bool:
     if view.unconstrained is None or view.unconstrained.mean_return <= 0:
         return False
     scale = view.unconstrained.mean_return
-    right = axes.secondary_yaxis("right", functions=(lambda value: value / scale, lambda share: share * scale))
+    right = axes.secondary_yaxis("right", functions=(partial(np.multiply, 1 / scale), partial(np.multiply, scale)))
     right.set_ylabel("share of unconstrained return")
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     right.spines["right"].set_visible(True)

@@ -37,7 +37,7 @@ class Finding:
 
 def find(episodes: Episodes, views: list[View]) -> Finding:
     """The finding on the first dilemma that binds, a sentence for each other, and all caveats."""
-    ordered = sorted(views, key=lambda view: view.binds is False)
+    ordered = sorted(views, key=lambda view: (matched.focal(view) is None, view.binds is False))
     first = ordered[0]
     chosen = matched.focal(first)
     if chosen is None:
@@ -156,7 +156,7 @@ def _study_caveats(episodes: Episodes, views: list[View]) -> list[str]:
         span = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
         caveats.append(f"Few seeds ({span} an agent): intervals are wide, and their width is itself uncertain.")
     for view in views:
-        if view.binds is False:
+        if view.binds is False and view.unconstrained is not None:
             share = view.unconstrained.interval(metrics.p_any).mean
             caveats.append(
                 f"{dilemma_name(view.dilemma)} does not bind: the unconstrained agent violates in "
@@ -188,7 +188,7 @@ def _protocol_caveats(episodes: Episodes, views: list[View]) -> list[str]:
     shares = []
     for view in views:
         missed = measuring.missed(episodes, view.dilemma)
-        if missed is not None and missed.frame["missed_share"].max() > 0:
+        if missed is not None and (missed.frame["missed_share"].to_numpy() > 0).any():
             total = np.average(missed.frame["missed_share"], weights=missed.frame["violations"])
             shares.append(f"{percent(total)} ({dilemma_name(view.dilemma)})")
     if shares:

@@ -66,7 +66,7 @@ def missed(episodes: Episodes, dilemma: str) -> Table | None:
     if not rows:
         return None
     frame = pd.DataFrame(rows, columns=["agent", "violations", "missed_share"])
-    total = float((frame["violations"] * frame["missed_share"]).sum() / frame["violations"].sum())
+    total = sum(violations * share for _, violations, share in rows) / sum(row[1] for row in rows)
     shown = {
         "Agent": list(frame["agent"]),
         "Violations counted": [f"{value:.0f}" for value in frame["violations"]],

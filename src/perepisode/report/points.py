@@ -152,16 +152,17 @@ class Episodes:
         self.dilemmas = tables.dilemmas(table)
         self.provenance = table.attrs.get("provenance", [])
         self.rows = len(table)
-        self.unfinished = int((table["end_cause"] == "running").sum())
+        running = (table["end_cause"] == "running").to_numpy()
+        self.unfinished = int(running.sum())
         group = table.groupby(_KEYS, sort=False, dropna=False).ngroup().to_numpy()
         order = np.argsort(group, kind="stable")
-        bounds = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))
+        bounds = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1)).tolist()
         self._slices = [slice(low, high) for low, high in itertools.pairwise(bounds)]
         firsts = order[bounds[:-1]]
         self._keys = table[_KEYS].iloc[firsts].reset_index(drop=True)
         self._steps = table["steps"].to_numpy(float)[firsts]
         self._columns = {name: values[order] for name, values in _numeric_columns(table)}
-        self._mask_running((table["end_cause"] != "running").to_numpy()[order])
+        self._mask_running(~running[order])
         self.main_gamma = _most_common(self._keys, "gamma")
         trained_on = set(self._keys["detector"])
         self.main_detector = "exact" if "exact" in trained_on else _most_common(self._keys, "detector")
@@ -225,20 +226,22 @@ class Episodes:
             own = f"violations_{dilemma}"
         counted = [name for name in self.dilemmas if f"violations_{name}" in columns]
         others = {name: columns[f"violations_{name}"][rows][keep] for name in counted}
-        taken = (columns[name][rows][keep] for name in (own, "return", "length", "utility"))
-        key = self._keys.iloc[index]
-        return Seed(int(key["seed"]), str(key["run"]), float(self._steps[index]), *taken, others)
+        counts, returns, lengths, utilities = (
+            columns[name][rows][keep] for name in (own, "return", "length", "utility")
+        )
+        key, steps = self._keys.iloc[index], float(self._steps[index])
+        return Seed(int(key["seed"]), str(key["run"]), steps, counts, returns, lengths, utilities, others)
 
     def _point(self, name: tuple, seeds: list[Seed]) -> Point:
-        *_, gamma, detector = name
+        method, arm, value, gamma, detector = name
         parts = []
         if _differs(gamma, self.main_gamma):
             parts.append(f"γ={gamma:g}")
         if detector != self.main_detector:
             parts.append(f"trained on {detector} detector")
         ordered = tuple(sorted(seeds, key=lambda seed: seed.seed))
-        fields = [_nan_if_none(part) for part in name]
-        return Point(*fields, main=not parts, suffix=", ".join(parts), seeds=ordered)
+        number, discount = _nan_if_none(value), _nan_if_none(gamma)
+        return Point(method, arm, number, discount, detector, not parts, ", ".join(parts), ordered)
 
     def _mask_running(self, finished: np.ndarray) -> None:
         for name in ("in_first", "in_window"):
@@ -255,10 +258,12 @@ def _numeric_columns(table: pd.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
 
 def _refuse_double_seeds(keys: pd.DataFrame) -> None:
     """Two runs with one seed at one operating point are neither one run nor two independent ones."""
-    twice = keys[keys.duplicated([key for key in _KEYS if key != "run"], keep=False)]
+    twice = keys.loc[keys.duplicated([key for key in _KEYS if key != "run"], keep=False)]
     if len(twice):
         first = twice.iloc[0]
-        runs = ", ".join(twice["run"].iloc[:2])
+        same = [name for name in _KEYS if name not in ("run", "value", "gamma")]
+        alike = (twice[same] == first[same]).all(axis=1)
+        runs = ", ".join(twice.loc[alike, "run"].tolist()[:2])
         raise ValueError(
             f"two runs of {first['method']} {first['arm']} have seed {first['seed']}: {runs}; report one of them"
         )
@@ -284,7 +289,7 @@ def _plain(value: float) -> float | None:
     return None if value != value else float(value)
 
 
-def _nan_if_none(value):
+def _nan_if_none(value: float | None) -> float:
     return float("nan") if value is None else value
 
 

@@ -85,6 +85,8 @@ def _dilemma_section(view: View, inputs: Inputs) -> Section:
             "This dilemma does not bind: even the unconstrained agent hardly ever violates. Frontier, "
             "distributions, matched tails and hypervolume are left out: without violations they say nothing."
         )
+    elif chosen is None:
+        section.left_out.append("Comparisons are left out: all agents of this dilemma are kept apart.")
     else:
         _comparison_blocks(section, view, chosen, rivals, inputs)
         section.add(tables.hypervolume(view), "Hypervolume is left out: it needs ESR agents beside others.")

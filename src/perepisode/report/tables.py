@@ -40,7 +40,7 @@ class Table:
         return list(zip(*self.shown.values()))
 
 
-def matched_nearest(view: View, chosen: matched.Point) -> Table:
+def matched_nearest(view: View, chosen: Point) -> Table:
     """The focal agent and, of every rival method, the arm of nearest return (the paper's Table 1)."""
     points = [chosen, *matched.partners(view, chosen)]
     tails = [matched.tail(point, chosen) for point in points]
@@ -61,7 +61,7 @@ def matched_nearest(view: View, chosen: matched.Point) -> Table:
     return Table(f"matched_nearest_{slug(view.dilemma)}", "Matched tails, nearest return", note, shown, frame, methods)
 
 
-def matched_interpolated(view: View, chosen: matched.Point) -> Table | None:
+def matched_interpolated(view: View, chosen: Point) -> Table | None:
     """The same with every rival's frontier read at exactly the focal agent's return."""
     reads = [matched.interpolated(view, chosen, method) for method in matched.rivals(view, chosen)]
     reached = [read for read in reads if read.tail is not None]
@@ -84,7 +84,7 @@ def matched_interpolated(view: View, chosen: matched.Point) -> Table | None:
     return Table(f"matched_interpolated_{slug(view.dilemma)}", title, note + missing, shown, frame, methods)
 
 
-def _tail_columns(tails: list[matched.Tail], chosen: matched.Point) -> dict[str, list[str]]:
+def _tail_columns(tails: list[matched.Tail], chosen: Point) -> dict[str, list[str]]:
     columns = {
         "Return": [plus_minus(one.returns.mean, one.returns.half) for one in tails],
         "Violations": [plus_minus(one.mean.mean, one.mean.half) for one in tails],
@@ -111,9 +111,10 @@ def _tail_frame(labels: list[str], tails: list[matched.Tail]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def cost_of_compliance(view: View, chosen: matched.Point) -> Table:
+def cost_of_compliance(view: View, chosen: Point) -> Table:
     """Return given up against the unconstrained agent, at each method's strict corner and matched arm."""
-    points = _cost_points(view, chosen)
+    assert view.unconstrained is not None
+    points = [view.unconstrained, *_cost_points(view, chosen)]
     free = compare.t_interval(view.unconstrained.returns)
     gaps = [compare.gap(free, compare.t_interval(point.returns)) for point in points]
     gaps[0] = compare.Interval(0.0, float("nan"), free.seeds)
@@ -143,14 +144,11 @@ def cost_of_compliance(view: View, chosen: matched.Point) -> Table:
     return Table(f"cost_{slug(view.dilemma)}", "Cost of compliance", note, shown, frame, methods)
 
 
-def _cost_points(view: View, chosen: matched.Point) -> list[Point]:
-    """Unconstrained first; then each method's arm with the fewest violations and its matched arm."""
+def _cost_points(view: View, chosen: Point) -> list[Point]:
+    """Of each method the arm with the fewest violations and the matched arm."""
     wanted = [chosen, *matched.partners(view, chosen)]
     wanted += [view.of(method)[0] for method in view.methods if method != "unconstrained"]
-    return [
-        view.unconstrained,
-        *(point for point in view.main if point in wanted and point is not view.unconstrained),
-    ]
+    return [point for point in view.main if point in wanted and point is not view.unconstrained]
 
 
 def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
