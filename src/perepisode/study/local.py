@@ -16,6 +16,7 @@ from perepisode.study.files import TaskFolder, held
 from perepisode.study.plan import Study
 
 POLL_SECONDS = 0.5
+WORKER = (sys.executable, "-m", "perepisode.study.work")  # followed by the study's folder and the task's name
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Supervisor:
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.forget_failure()  # another attempt; if it fails too, it says so again
         environment = {**os.environ, **device, "PEREPISODE_SUPERVISOR": str(os.getpid())}
-        command = [sys.executable, "-m", "perepisode.study.work", str(self.out), name]
+        command = [*WORKER, str(self.out), name]
         with open(folder.log, "a") as log:
             return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 

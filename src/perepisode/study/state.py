@@ -40,12 +40,13 @@ def read(study: Study, out: Path) -> list[TaskState]:
     return list(found.values())
 
 
-def _read_task(task: Task, out: Path, before: dict[str, TaskState]) -> TaskState:
+def _read_task(task: Task, out: Path, known: dict[str, TaskState]) -> TaskState:
     folder = TaskFolder.of(out, task.name)
     share, speed, left = progress(task, out)
     diverged = sum(1 for member in task.members if RunFolder(out / "runs" / member.folder).failed)
     detail = f"{diverged} diverged" if diverged else ""
-    if folder.done:
+    after = [known[name] for name in task.after]
+    if (done := folder.done) and set(done_of(after)) <= set(done.get("after", ())):
         return TaskState(task, "done", 1.0, speed, 0.0, detail, diverged)
     beat = folder.beat
     if beat:
@@ -54,7 +55,17 @@ def _read_task(task: Task, out: Path, before: dict[str, TaskState]) -> TaskState
         return TaskState(task, "running", share, speed, left, phase + where, diverged)
     if folder.failed:
         return TaskState(task, "failed", share, detail=folder.failed, diverged=diverged)
-    return _not_started(task, share, [before[name] for name in task.after])
+    return _not_started(task, share, after)
+
+
+def done_of(states: list[TaskState]) -> list[str]:
+    """Names of the finished ones.  A task notes them when it ends: a report of fewer than there are now is old."""
+    return [one.task.name for one in states if one.state == "done"]
+
+
+def before(study: Study, out: Path, task: Task) -> list[TaskState]:
+    """The states of what a task waits for."""
+    return [one for one in read(study, out) if one.task.name in task.after]
 
 
 def _not_started(task: Task, share: float, after: list[TaskState]) -> TaskState:

@@ -16,7 +16,7 @@ import traceback
 from pathlib import Path
 
 from perepisode.config import Refused
-from perepisode.study import plan
+from perepisode.study import plan, state
 from perepisode.study.files import Busy, TaskFolder
 
 DONE, FAILED, REFUSED, DISK, RESUME = 0, 1, 2, 74, 75
@@ -30,15 +30,15 @@ def main(out: Path, name: str, say=print) -> int:
     """Do the task unless it is done; an exit code."""
     study = plan.load(out)
     task, folder = study.task(name), TaskFolder.of(out, name)
-    if folder.done:
+    if any(one.task == task and one.state == "done" for one in state.read(study, out)):
         return DONE
-    began = time.time()
+    began, after = time.time(), state.done_of(state.before(study, out, task))
     try:
         with folder.at_work(), _heeding_signals():
             folder.forget_failure()
             say(f"{name}: started at {time.strftime('%F %T')}")
             KINDS[task.kind](study, task, Path(out))
-            folder.finish(seconds=round(time.time() - began, 1))
+            folder.finish(seconds=round(time.time() - began, 1), after=after)
             say(f"{name}: done")
         return DONE
     except Busy as error:  # a worker of an earlier start is still ending

@@ -1,0 +1,224 @@
+"""The study on one machine: order, failures, two starts at once, status from files, and kill -9 of everything."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tiny
+
+from perepisode.config import Refused
+from perepisode.study import local, overview, plan, state
+from perepisode.study.files import TaskFolder, held
+
+STAND_IN = """
+import json, os, sys, time
+from pathlib import Path
+from perepisode.study import plan, state
+from perepisode.study.files import TaskFolder
+
+out, name = Path(sys.argv[1]), sys.argv[2]
+study = plan.load(out)
+after = state.done_of(state.before(study, out, study.task(name)))
+folder = TaskFolder.of(out, name)
+with open(out / "order", "a") as file:
+    file.write(json.dumps([name, os.environ.get("CUDA_VISIBLE_DEVICES", "")]) + "\\n")
+with folder.at_work():
+    time.sleep(0.3)
+    ending = json.loads((out / "endings").read_text()).get(name, "done")
+    if ending == "done":
+        folder.finish(seconds=0.3, after=after)
+    elif ending == "killed":
+        os.kill(os.getpid(), 9)
+    else:
+        folder.fail("as the test wished")
+        sys.exit(int(ending))
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """A study whose workers only pretend: how each task ends is given by name."""
+    script = tmp_path / "worker.py"
+    script.write_text(STAND_IN)
+    monkeypatch.setattr(local, "WORKER", (sys.executable, str(script)))
+    monkeypatch.setattr(local, "POLL_SECONDS", 0.05)
+    out = tmp_path / "study"
+    study = plan.save(tiny.study(late_updates=5), out)
+
+    def work(slots=({},), **endings) -> int:
+        (out / "endings").write_text(json.dumps({name.replace("_", "-"): end for name, end in endings.items()}))
+        return local.run(study, out, list(slots), show=lambda states: None)
+
+    work.out, work.study = out, study
+    return work
+
+
+def states(out: Path) -> dict[str, str]:
+    return {one.task.name: one.state for one in state.read(plan.load(out), out)}
+
+
+def started(out: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (out / "order").read_text().splitlines()]
+
+
+def test_tasks_run_in_the_order_of_what_they_wait_for(stand_in):
+    assert stand_in() == 0
+    names = [name for name, _ in started(stand_in.out)]
+    assert names == ["train-01", "train-02", "distill-temptation", "distilled-01", "report"]
+    assert set(states(stand_in.out).values()) == {"done"}
+
+
+def test_a_finished_study_starts_nothing(stand_in):
+    stand_in()
+    before = started(stand_in.out)
+    assert stand_in() == 0
+    assert started(stand_in.out) == before
+
+
+@pytest.mark.parametrize("ending", ["1", "2", "killed"])
+def test_a_failed_pack_does_not_stop_the_rest(stand_in, ending):
+    assert stand_in(train_01=ending) == 1
+    assert states(stand_in.out) == {
+        "train-01": "failed",
+        "train-02": "done",
+        "distill-temptation": "blocked",
+        "distilled-01": "blocked",
+        "report": "done",
+    }
+    assert stand_in() == 0  # the next start tries again what failed, and nothing else
+    again = [name for name, _ in started(stand_in.out)][3:]
+    assert again == ["train-01", "distill-temptation", "distilled-01", "report"]
+
+
+def test_a_full_disk_stops_the_study(stand_in, capsys):
+    assert stand_in(train_01="74") == 74
+    assert [name for name, _ in started(stand_in.out)] == ["train-01"]
+    assert "as the test wished" in capsys.readouterr().out
+
+
+def test_each_worker_sees_its_own_gpu(stand_in, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert stand_in(slots=local.slots_for("gpu", 2)) == 0
+    assert {gpu for _, gpu in started(stand_in.out)[:2]} == {"0", "1"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert [slot["CUDA_VISIBLE_DEVICES"] for slot in local.slots_for("gpu", 2)] == ["3", "5"]
+
+
+def test_a_second_start_is_refused(stand_in):
+    with held(stand_in.out / "lock", "x"), pytest.raises(Refused, match="is being run by process"):
+        stand_in()
+
+
+def test_status_needs_no_jax(stand_in):
+    stand_in(train_02="1")
+    code = (
+        "import sys; from pathlib import Path; from perepisode.study.cli import Status; Status(Path(sys.argv[1]))();"
+        "sys.exit('jax' in sys.modules or 'craftax' in sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code, str(stand_in.out)], capture_output=True, text=True)
+    assert answer.returncode == 0
+    assert "train-02" in answer.stdout
+    assert "as the test wished" in answer.stdout
+    assert "1 failed" in answer.stdout
+
+
+def test_status_follows_progress_and_time_left(tmp_path):
+    study = plan.save(tiny.study(updates=20), tmp_path)
+    row = {"update": 5, "clock": {"steps_per_second": 1000.0, "eta_seconds": 30}}
+    metrics = tmp_path / "runs" / study.tasks[0].members[0].folder / "metrics.jsonl"
+    metrics.parent.mkdir(parents=True)
+    metrics.write_text(json.dumps(row) + "\n" + '{"update": 6, "clo')  # the last line is being written
+    with TaskFolder.of(tmp_path, "train-01").at_work():
+        time.sleep(0.2)
+        first, second, *_ = state.read(study, tmp_path)
+    assert (first.state, first.share, first.speed, first.seconds_left) == ("running", 0.25, 2000.0, 30)
+    assert second.state == "ready"
+    left = 0.75 * study.tasks[0].steps + study.tasks[1].steps
+    assert state.seconds_left([first, second]) == pytest.approx(left / 2000.0)
+    assert "25 %" in overview.plain([first, second])
+
+
+# ---- real workers -------------------------------------------------------------------------------------------
+
+START = """
+import sys
+from pathlib import Path
+from perepisode.study import local, plan
+
+out = Path(sys.argv[1])
+sys.exit(local.run(plan.load(out), out, [{}, {}]))
+"""
+
+
+def start(out: Path) -> subprocess.Popen:
+    """A supervisor in a process group of its own, as a shell would start it."""
+    return subprocess.Popen([sys.executable, "-c", START, str(out)], start_new_session=True, stdout=subprocess.PIPE)
+
+
+@pytest.mark.slow
+def test_kill_9_of_the_whole_tree_changes_nothing(tmp_path):
+    """Three times at random moments; afterwards every episode and every metric equals the uninterrupted study's."""
+    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    study = tiny.study(updates=60, late_updates=20)
+    for out in (calm, rough):
+        plan.save(study, out)
+    assert start(calm).wait() == 0  # also fills the compilation cache, so that what is killed is the work itself
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    draw, finished = random.Random(seed), {}
+    for _ in range(3):
+        process = start(rough)
+        _kill_between(process, rough, study, draw)
+        finished |= _done(rough)
+    assert start(rough).wait() == 0
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished, "a finished run was trained again"
+    pd.testing.assert_frame_equal(tiny.all_episodes(calm), tiny.all_episodes(rough))
+    assert tiny.metrics_without_clock(calm) == tiny.metrics_without_clock(rough)
+    weights = [sorted((out / "runs").glob("*/policy.safetensors")) for out in (calm, rough)]
+    assert [path.read_bytes() for path in weights[0]] == [path.read_bytes() for path in weights[1]]
+
+
+def _kill_between(process: subprocess.Popen, out: Path, study: plan.Study, draw: random.Random) -> None:
+    """Let the study get a random bit further, then kill supervisor and workers at once."""
+    target = _share(out, study) + draw.uniform(0.05, 0.3)
+    while _share(out, study) < target and process.poll() is None:
+        time.sleep(0.02)
+    time.sleep(draw.uniform(0.0, 0.5))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert process.returncode in (0, -signal.SIGKILL)
+
+
+def _share(out: Path, study: plan.Study) -> float:
+    tasks = state.read(study, out)
+    return sum(one.share for one in tasks) / sum(bool(one.task.members) for one in tasks)
+
+
+def _done(out: Path) -> dict[Path, int]:
+    """Finished runs of tasks that are finished too, and when each was."""
+    names = [m.folder for one in state.read(plan.load(out), out) if one.state == "done" for m in one.task.members]
+    paths = [out / "runs" / name / "done" for name in names]
+    return {path: path.stat().st_mtime_ns for path in paths}
+
+
+@pytest.mark.slow
+def test_sigterm_checkpoints_and_the_next_start_goes_on(tmp_path):
+    study = plan.save(tiny.study(updates=60), tmp_path)
+    process = start(tmp_path)
+    while _share(tmp_path, study) == 0:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 75
+    assert "stopped by SIGTERM" in "".join(
+        (tmp_path / "tasks" / t / "log").read_text() for t in ("train-01", "train-02")
+    )
+    assert start(tmp_path).wait() == 0

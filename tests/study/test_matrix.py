@@ -1,0 +1,117 @@
+"""The paper's matrix: how many runs, which ones, and that their ids never change."""
+
+import hashlib
+import json
+
+import pytest
+
+from perepisode.config import PAPER_SEEDS, Refused
+from perepisode.study import matrix
+
+PAPER_COUNTS = {
+    "erm": 30,
+    "ser": 45,
+    "lagrangian": 36,
+    "esr": 18,
+    "budget": 18,
+    "ser_racc": 18,
+    "twins": 18,
+}
+
+
+def test_the_paper_has_183_distinct_runs_by_family():
+    assert {name: len(runs) for name, runs in matrix.families().items()} == PAPER_COUNTS
+    assert len({run.id for run in matrix.paper()}) == sum(PAPER_COUNTS.values()) == 183
+
+
+def test_every_run_is_valid_and_at_the_papers_scale():
+    for run in matrix.paper():
+        run.checked()
+        assert run.steps == 10**9
+        assert run.learner.envs == 1024
+    assert {run.seed for run in matrix.paper()} == set(PAPER_SEEDS)
+
+
+def test_families_hold_what_the_paper_says():
+    found = matrix.families()
+    assert {run.arm for run in found["erm"]} == {"", "absolute", "calculated", "heuristic"}
+    assert {run.value for run in found["ser"]} == {0.1, 0.3, 1, 3, 10}
+    assert {run.value for run in found["lagrangian"]} == {0.5, 1, 2, 4}
+    assert {(run.dilemma, run.value) for run in found["budget"]} == {
+        (dilemma, k) for dilemma in ("no_killing", "sustainability") for k in (1, 2, 4)
+    }
+    assert {run.gamma for run in found["twins"]} == {1.0}
+    assert {run.gamma for name, runs in found.items() if name != "twins" for run in runs} == {0.99}
+
+
+def test_ids_are_the_same_on_every_machine():
+    """A changed digest is a changed study: results trained under the old ids would no longer be found."""
+    ids = sorted(run.id for run in matrix.paper())
+    assert hashlib.sha256(json.dumps(ids).encode()).hexdigest()[:16] == "620195e4000efd16"
+
+
+def test_the_miniature_has_the_same_families():
+    found = matrix.families(matrix.SMALL)
+    assert list(found) == list(PAPER_COUNTS)
+    assert {run.env for run in matrix.flat(found)} == {"temptation"}
+
+
+def test_baselines_beyond_the_paper_are_not_among_the_183():
+    extra = matrix.flat(matrix.beyond())
+    assert {run.method for run in extra} == {"saute", "pid_lagrangian", "cvar", "chance"}
+    assert not {run.id for run in extra} & {run.id for run in matrix.paper()}
+    for run in extra:
+        run.checked()
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        ("no_killing,esr", 15),  # k = 0, its twin, and k = 1, 2, 4: three seeds each
+        ("no_killing,sustainability,lagrangian", 24),
+        ("twins", 18),
+        ("k=1", 6),
+        ("esr_distilled", 18),
+        ("budget, k=2, no_killing", 3),
+    ],
+)
+def test_filters(words, count):
+    assert len(matrix.flat(matrix.only(matrix.families(), words))) == count
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("no_kiling", "'no_kiling' is unknown"), ("temptation", "another --env"), ("k=1,ser", "leaves no run")],
+)
+def test_wrong_filters_are_refused(words, said):
+    with pytest.raises(Refused, match=said) as refused:
+        matrix.only(matrix.families(), words)
+    assert "\n" not in str(refused.value)
+
+
+def test_scale_is_a_choice():
+    shape = matrix.shape_of("craftax", steps=10**7, seeds=(1, 2))
+    runs = matrix.flat(matrix.families(shape))
+    assert len(runs) == 122
+    assert {run.steps for run in runs} == {10**7}
+    with pytest.raises(Refused, match="twice"):
+        matrix.shape_of("craftax", seeds=(1, 1))
+    with pytest.raises(Refused, match="no matrix"):
+        matrix.shape_of("minecraft")
+
+
+def test_distilled_arms_bring_their_pool():
+    everything = matrix.paper()
+    chosen = [run for run in everything if run.method == "esr_distilled" and run.dilemma == "sustainability"]
+    runs = matrix.with_pools(chosen, everything)
+    methods = {run.method for run in runs}
+    assert methods == {"unconstrained", "erm", "ser", "esr_distilled"}
+    assert len(runs) == len(chosen) + 3 + 9 + 15
+
+
+def test_a_utilitys_label_names_its_pool():
+    runs = matrix.paper()
+    labels = {run.dilemma: run.settings["utility"] for run in runs if run.method == "esr_distilled"}
+    assert len(set(labels.values())) == 3
+    for dilemma, label in labels.items():
+        assert label == matrix.utility_label(reversed(matrix.pool_of(runs, dilemma)))

@@ -1,0 +1,112 @@
+"""Packing and the plan: what trains together, what fits, what waits for what."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import tiny
+
+from perepisode.config import Refused
+from perepisode.study import matrix, packing, plan
+
+H200 = packing.Device("gpu", 1, 139 * packing.GIB)
+GUESS = packing.Bench(1e6)
+
+
+def test_every_run_is_in_exactly_one_pack_and_packs_share_structure():
+    runs = matrix.paper() + matrix.flat(matrix.beyond())
+    packs = packing.pack(runs, 8)
+    assert sorted(run.id for pack in packs for run in pack) == sorted(run.id for run in runs)
+    for pack in packs:
+        assert len(pack) <= 8
+        assert len({packing.structure(run) for run in pack}) == 1
+    assert len(packing.pack(matrix.paper(), 8)) == 23  # a few dozen programs, not 183
+
+
+def test_runs_of_a_pack_may_share_one_program():
+    """What training itself demands of a population, asked of every pack."""
+    from perepisode.training.train import check
+
+    for pack in packing.pack(matrix.paper() + matrix.flat(matrix.beyond()), 8):
+        check(pack)
+
+
+def test_packs_are_even():
+    sizes = [len(pack) for pack in packing.pack(matrix.families()["ser"], 8)]
+    assert sum(sizes) == 45
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_agents_that_see_different_things_are_never_packed_together():
+    def kind(method, **settings):
+        return packing.structure(tiny.run(method, 5, **settings))
+
+    assert kind("ser", weight=1) == kind("lagrangian", budget=1) == kind("unconstrained")
+    assert kind("esr", budget=1) == kind("ser_racc", weight=1) == kind("esr_distilled", utility="pool:x")
+    assert len({kind("ser", weight=1), kind("esr", budget=1), kind("saute", budget=1)}) == 3
+
+
+def test_a_pack_that_cannot_fit_names_the_largest_that_can():
+    run = matrix.paper()[0]
+    fits = packing.largest(run, H200, GUESS)
+    with pytest.raises(Refused, match=rf"the largest that fits is --pack {fits}"):
+        packing.size_for(run, H200, GUESS, fits + 1)
+    assert packing.size_for(run, H200, GUESS, fits) == fits
+    with pytest.raises(Refused, match="one run needs about"):
+        packing.size_for(run, replace(H200, memory=packing.GIB // 8), GUESS)
+
+
+def test_measured_memory_is_preferred_to_the_estimate():
+    run = matrix.paper()[0]
+    assert packing.largest(run, H200, packing.Bench(1e6, 139 * packing.GIB / 10)) == 8
+
+
+def test_bench_figures(tmp_path):
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps({"steps_per_second": 2e6}))
+    assert packing.bench_of(path, "craftax").steps_per_second == 2e6
+    path.write_text("{}")
+    with pytest.raises(Refused, match="needs steps_per_second"):
+        packing.bench_of(path, "craftax")
+
+
+def test_distilled_packs_wait_for_the_packs_of_their_own_pool():
+    study = plan.compose(matrix.paper(), 8)
+    runs = {run.id: run for run in matrix.paper()}
+    for task in study.of_kind("distill"):
+        pool = {run.id for run in matrix.pool_of(runs.values(), task.dilemma)}
+        inside = {one.name for one in study.of_kind("train") if pool & {member.id for member in one.members}}
+        assert set(task.after) == inside
+    late = [task for task in study.of_kind("train") if task.after]
+    assert {member.plain["method"] for task in late for member in task.members} == {"esr_distilled"}
+    for task in late:
+        assert set(task.after) == {f"distill-{member.plain['dilemma']}" for member in task.members}
+    assert set(study.task("report").after) == {task.name for task in study.tasks} - {"report"}
+
+
+def test_a_study_reads_back_as_it_was_written(tmp_path):
+    study = tiny.study(late_updates=5)
+    assert plan.save(study, tmp_path) == study
+    assert plan.load(tmp_path) == study
+    assert [member.run().id for task in study.tasks for member in task.members] == [
+        member.id for task in study.tasks for member in task.members
+    ]
+
+
+def test_a_study_keeps_its_packs(tmp_path):
+    """Another start, perhaps on another device, goes on with the populations that are half trained."""
+    first = plan.save(plan.compose(matrix.paper(), 8), tmp_path)
+    assert plan.save(plan.compose(matrix.paper(), 16), tmp_path) == first
+
+
+def test_the_folder_of_another_study_is_refused(tmp_path):
+    plan.save(tiny.study(20), tmp_path)
+    with pytest.raises(Refused, match="holds another study"):
+        plan.save(tiny.study(30), tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "thesis.tex").touch()
+    with pytest.raises(Refused, match="not empty"):
+        plan.save(tiny.study(20), elsewhere)
+    with pytest.raises(Refused, match="holds no study"):
+        plan.load(elsewhere)

@@ -1,0 +1,169 @@
+"""The study on a SLURM: the scripts as text, and a whole life on a real controller where there is one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tiny
+
+from perepisode.config import Refused
+from perepisode.study import local, matrix, plan, slurm, state
+from perepisode.study.files import TaskFolder
+
+CLUSTER = slurm.Cluster(partition="gpu", account="ethics", time="12:00:00", throttle=4, setup=("module load cuda",))
+
+
+def test_scripts_ask_for_what_was_asked(tmp_path):
+    study = plan.save(plan.compose(matrix.paper(), 8), tmp_path)
+    scripts = {path.name: path.read_text() for path in slurm.write_scripts(study, tmp_path, CLUSTER)}
+    assert list(scripts) == ["train.sbatch", "distill.sbatch", "distilled.sbatch", "report.sbatch", "submit.sh"]
+    lines = scripts["train.sbatch"].splitlines()
+    for wanted in ("--array=0-20%4", "--requeue", "--open-mode=append", "--signal=B:USR1@300", "--gres=gpu:1"):
+        assert f"#SBATCH {wanted}" in lines
+    for wanted in ("--partition=gpu", "--account=ethics", "--time=12:00:00"):
+        assert f"#SBATCH {wanted}" in lines
+    assert "module load cuda" in lines
+    assert lines[-1].startswith("exec ")
+    for name, text in scripts.items():
+        assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0, name
+
+
+def test_stages_wait_for_what_they_need(tmp_path):
+    study = plan.save(tiny.study(late_updates=5), tmp_path)
+    text = slurm.write_scripts(study, tmp_path, CLUSTER)[-1].read_text()
+    assert "--dependency=afterok:${train%%;*}_0:${train%%;*}_1 --kill-on-invalid-dep=yes distill.sbatch" in text
+    assert "--dependency=afterok:${distill%%;*}_0 --kill-on-invalid-dep=yes distilled.sbatch" in text
+    assert "--dependency=afterany:${train%%;*}:${distill%%;*}:${distilled%%;*}" in text
+
+
+def test_what_is_done_is_not_submitted_again(tmp_path):
+    study = plan.save(tiny.study(), tmp_path)
+    TaskFolder.of(tmp_path, "train-01").finish(after=())
+    written = slurm.write_scripts(study, tmp_path, CLUSTER)
+    assert "tasks=(train-02)" in written[0].read_text()
+    assert "afterok" not in written[-1].read_text()
+    for task in study.tasks:
+        TaskFolder.of(tmp_path, task.name).finish(after=task.after)
+    with pytest.raises(Refused, match="nothing is left"):
+        slurm.write_scripts(study, tmp_path, CLUSTER)
+
+
+def test_a_machine_without_slurm_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Refused, match="no SLURM on this machine"):
+        slurm.submit(tiny.study(), tmp_path, CLUSTER)
+
+
+def test_a_task_that_gets_nowhere_gives_up(tmp_path, monkeypatch):
+    """A time limit shorter than the start-up would otherwise requeue for ever."""
+    task = plan.save(tiny.study(), tmp_path).tasks[0]
+    calls = []
+    answer = subprocess.CompletedProcess([], 0, "", "")
+    monkeypatch.setattr(slurm.subprocess, "run", lambda command, **_: calls.append(command) or answer)
+    for name, value in {"JOB_ID": "9", "ARRAY_JOB_ID": "7", "ARRAY_TASK_ID": "0"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert slurm.requeue_this_job(task, tmp_path) is None
+    assert slurm.requeue_this_job(task, tmp_path) is None
+    assert "more time" in slurm.requeue_this_job(task, tmp_path)
+    assert calls == [["scontrol", "requeue", "7_0"]] * 2
+
+
+# ---- a real SLURM -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slurm
+def test_a_study_survives_cancelling_a_time_limit_and_preemption(cluster, tmp_path):
+    """Cancel and submit again; run into a time limit; be preempted; the result equals a local run's, bit for bit."""
+    here, there = tmp_path / "local", tmp_path / "cluster"
+    study = plan.save(tiny.study(updates=60, late_updates=10), here)
+    plan.save(study, there)
+    machine = slurm.Cluster(partition="low", gpus=0, cpus=1, time="00:01:00", throttle=1, warning=30)
+
+    jobs = _submit(study, there, machine)
+    with pytest.raises(Refused, match="already submitted"):
+        slurm.submit(study, there, machine)
+    _wait("first updates", lambda: _share(there, "train-01") > 0)
+    subprocess.run(["scancel", *jobs.values()], check=True)
+    _wait("cancelled", lambda: not slurm.queued(there))
+    stopped = _state(there, "train-01")
+    assert (stopped.state, stopped.detail) == ("ready", "stopped; goes on")
+    assert 0 < stopped.share < 1
+    _say(f"cancelled at {stopped.share:.0%}, not queued again")
+
+    job = _submit(study, there, machine)["train"]
+    _hold_until_signalled(there, "train-01", signal.SIGUSR1)
+    _wait("requeued by the time limit", lambda: _restarts(f"{job}_0") >= 1)
+    subprocess.run(["scontrol", "update", f"JobId={job}", "TimeLimit=20"], check=True)
+    _wait("train-01 done", lambda: _state(there, "train-01").state == "done")
+
+    _wait("updates of train-02", lambda: _share(there, "train-02") > 0)
+    everything = ["--partition=high", f"--cpus-per-task={os.cpu_count()}", "--output=/dev/null"]
+    subprocess.run(["sbatch", *everything, "--wrap=sleep 3"], check=True, capture_output=True)
+    _wait("preempted", lambda: _restarts(f"{job}_1") >= 1)
+    _wait("report", lambda: _state(there, "report").state == "done")
+
+    log = (there / "tasks" / "train-01" / "log").read_text()
+    assert "stopped by SIGTERM" in log
+    assert "stopped by SIGUSR1" in log
+    assert "stopped by SIGTERM" in (there / "tasks" / "train-02" / "log").read_text()
+    assert (there / "report" / "index.html").exists()
+    assert local.run(study, here, [{}, {}], show=lambda states: None) == 0
+    pd.testing.assert_frame_equal(tiny.all_episodes(here), tiny.all_episodes(there))
+    assert tiny.metrics_without_clock(here) == tiny.metrics_without_clock(there)
+    _say("episodes and metrics equal a local run's")
+
+
+def _submit(study: plan.Study, out: Path, machine: slurm.Cluster) -> dict[str, str]:
+    jobs = slurm.submit(study, out, machine)
+    assert set(jobs) == {"train", "distill", "distilled", "report"}
+    _say(f"submitted {jobs}")
+    return jobs
+
+
+def _state(out: Path, name: str) -> state.TaskState:
+    return next(one for one in state.read(plan.load(out), out) if one.task.name == name)
+
+
+def _share(out: Path, name: str) -> float:
+    return _state(out, name).share
+
+
+def _hold_until_signalled(out: Path, name: str, number: signal.Signals) -> None:
+    """Stop the clock of a running task until SLURM's signal is pending, however fast this machine is."""
+    before = _share(out, name)
+    _wait(f"{name} at work again", lambda: _state(out, name).state == "running" and _share(out, name) > before)
+    pid = TaskFolder.of(out, name).beat["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        _wait(f"{number.name} from SLURM", lambda: _pending(pid) & (1 << (number - 1)))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _pending(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return sum(int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd")))
+
+
+def _restarts(element: str) -> int:
+    answer = subprocess.run(["scontrol", "show", "job", element], capture_output=True, text=True).stdout
+    return int(answer.partition("Restarts=")[2].split()[0])
+
+
+def _wait(what: str, ready: Callable[[], object], seconds: float = 240.0) -> None:
+    began = time.monotonic()
+    while not ready():
+        assert time.monotonic() - began < seconds, f"waited {seconds:.0f} s for: {what}"
+        time.sleep(0.3)
+    _say(f"{what} after {time.monotonic() - began:.1f} s")
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

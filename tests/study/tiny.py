@@ -1,0 +1,53 @@
+"""Studies small enough to be run in a test: real runs on the miniature, a few dozen updates long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from perepisode.config import MINIATURE, Run
+from perepisode.evaluation import episodes
+from perepisode.study import matrix, plan
+
+LEARNER = replace(MINIATURE, envs=16, rollout=20, hidden=8, minibatches=2, epochs=1)
+UPDATE = LEARNER.steps_per_update
+EVALUATION = plan.Evaluation(envs=8, steps=80, first=2)
+
+
+def run(method: str, updates: int, seed: int = 42, **settings) -> Run:
+    return Run(
+        env="temptation",
+        dilemma="temptation",
+        method=method,
+        settings=settings,
+        seed=seed,
+        gamma=1.0,
+        steps=updates * UPDATE,
+        learner=LEARNER,
+    )
+
+
+def study(updates: int = 20, late_updates: int = 0, chunk: int = 2) -> plan.Study:
+    """Two packs of two runs and, if `late_updates`, a distilled arm that needs both; then the report."""
+    pool = [run("unconstrained", updates, seed) for seed in (42, 7)]
+    pool += [run("ser", updates, seed, weight=0.3) for seed in (42, 7)]
+    late = [run("esr_distilled", late_updates, utility=matrix.utility_label(pool))] if late_updates else []
+    return plan.compose([*pool, *late], 2, EVALUATION, checkpoint_seconds=1.0, chunk=chunk)
+
+
+def all_episodes(out: Path) -> pd.DataFrame:
+    """Every episode of a study, in one order."""
+    table = episodes.read(Path(out) / "episodes")
+    return table.sort_values(["run", "env_index", "episode_index"], ignore_index=True)
+
+
+def metrics_without_clock(out: Path) -> dict[str, list[dict]]:
+    import json
+
+    found = {}
+    for path in sorted((Path(out) / "runs").glob("*/metrics.jsonl")):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        found[path.parent.name] = [{k: v for k, v in row.items() if k != "clock"} for row in rows]
+    return found
