@@ -96,7 +96,8 @@ def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Se
     crowded = sum(map(len, names)) > 45
     panels[-1].set_xticks(range(len(names)), names, **({"rotation": 35, "ha": "right"} if crowded else {}))
     panels[-1].set_xlabel("violations in one episode")
-    panels[0].set_ylim(0, min(1.32, 1.3 * max(share.max() for share in shares)))
+    highest = max(max(share.max() for share in shares), *(max(law) for law in exact.values()), 0.0)
+    panels[0].set_ylim(0, 1.3 * highest)
     figure.supylabel("share of episodes", fontsize=9)
     rows = [
         {"agent": point.label, "violations": name, "share": value, "seeds": len(point.seeds)}

@@ -135,10 +135,9 @@ def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
     apart = [point for point in rivals if not matched.is_matched(view, chosen, point)]
     if apart:
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in apart)
-        caveats.append(
-            f"Not truly matched: {listed} against {number(chosen.mean_return)} of {chosen.label}. "
-            "The interpolated table compares at the exact return."
-        )
+        reached = [point for point in apart if matched.interpolated(view, chosen, point.method).tail is not None]
+        remedy = "the interpolated table compares at the exact return" if reached else "no frontier reaches it"
+        caveats.append(f"Not truly matched: {listed} against {number(chosen.mean_return)} of {chosen.label}; {remedy}.")
     if not rivals:
         caveats.append("No other method to match with, so nothing here is a comparison at equal return.")
     flat = [point.label for point in (chosen, *rivals) if len(point.seeds) > 1 and np.ptp(point.each(cvar)) == 0]

@@ -192,7 +192,19 @@ class Episodes:
         return View(dilemma, protocol, counter, tuple(sorted(points, key=_point_order)))
 
     def has(self, dilemma: str, counter: str) -> bool:
-        return counter == "exact" or f"violations_{dilemma}_paper" in self._columns
+        """Whether there are such counts; a world where both detectors always agree has no second one."""
+        return counter == "exact" or (self._detectors_differ and f"violations_{dilemma}_paper" in self._columns)
+
+    @cached_property
+    def _detectors_differ(self) -> bool:
+        columns = self._columns
+        pairs = [(f"violations_{name}", f"violations_{name}_paper") for name in self.dilemmas]
+        known = [(exact, paper) for exact, paper in pairs if exact in columns and paper in columns]
+        return any((columns[exact] != columns[paper]).any() for exact, paper in known)
+
+    @cached_property
+    def protocols_differ(self) -> bool:
+        return bool((self._columns["in_first"] != self._columns["in_window"]).any())
 
     def mean_length(self, protocol: str) -> float:
         """Mean episode length under a protocol; NaN where lengths are not known."""

@@ -11,7 +11,7 @@ import pandas as pd
 from perepisode.report import curves as training
 from perepisode.report import distilled, figures, matched, measuring, tables, training_figures, versus
 from perepisode.report.drawing import Drawing, to_svg
-from perepisode.report.points import PER_EPISODE, PROTOCOLS, Episodes, Point, View
+from perepisode.report.points import PER_EPISODE, Episodes, Point, View
 from perepisode.report.style import FRACTION, dilemma_name, slug
 
 MOST_CURVES = 8  # lines that stay readable in one panel
@@ -206,8 +206,7 @@ def _measuring_section(inputs: Inputs) -> Section:
         chosen = matched.focal(view)
         if view.binds is False or chosen is None:
             continue
-        both = len({inputs.episodes.mean_length(name) for name in PROTOCOLS}) > 1
-        if both or inputs.episodes.has(view.dilemma, "paper"):
+        if inputs.episodes.protocols_differ or inputs.episodes.has(view.dilemma, "paper"):
             section.add(measuring.protocols(inputs.episodes, view, chosen))
         section.add(measuring.missed(inputs.episodes, view.dilemma))
     if not section.blocks:
