@@ -76,9 +76,7 @@ class Train:
         _prepare_jax()
         from perepisode.training.progress import for_this_terminal
 
-        options = Options(
-            self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(), self._load(utilities)
-        )
+        options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(), self._load(utilities))
         folders = train(runs, options)
         for folder in folders:
             print(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")

@@ -1,11 +1,11 @@
 """Run folders: what is in one, and how it is written so that a reader never meets half a file.
 
-    <out>/<name of the run>/
-        run.json             the configuration, its id, versions of the code and its libraries, the device
-        metrics.jsonl        one flushed line per policy update
-        policy.safetensors   weights of the finished agent; policy.json says what they are
-        done | failed        written last: the run is complete, or diverged (with the reason)
-    <out>/populations/<id>/  checkpoints of the runs that trained together, and which they were
+<out>/<name of the run>/
+    run.json             the configuration, its id, versions of the code and its libraries, the device
+    metrics.jsonl        one flushed line per policy update
+    policy.safetensors   weights of the finished agent; policy.json says what they are
+    done | failed        written last: the run is complete, or diverged (with the reason)
+<out>/populations/<id>/  checkpoints of the runs that trained together, and which they were
 """
 
 from __future__ import annotations

@@ -21,13 +21,12 @@ import pandas as pd
 from perepisode import environments
 from perepisode.config import Refused, Run, canonical
 from perepisode.environments.base import EndCause
-from perepisode.environments.fresh import Fresh, episode_key, reset_key
+from perepisode.environments.fresh import episode_key, reset_key
 from perepisode.evaluation import episodes
-from perepisode.pytree import pytree
 from perepisode.runs import find, load_policy, versions
 from perepisode.training import distill, network, population, ppo
 from perepisode.training.objectives import METHODS
-from perepisode.training.population import Population, Running
+from perepisode.training.population import Population
 from perepisode.training.train import params_of
 
 CHUNK = 256  # steps in one jitted call
@@ -48,14 +47,6 @@ class Protocol:
             if getattr(self, name) < 1:
                 raise Refused(f"{name}={getattr(self, name)} must be at least 1")
         return self
-
-
-@pytree
-class Carry:
-    running: Running
-    fresh: Fresh
-    memory: jax.Array
-    starts: jax.Array
 
 
 @dataclass(frozen=True)
@@ -129,12 +120,12 @@ def finished_runs(paths: Sequence[Path], say: Callable[[str], None]) -> list[Pat
 def judge(agents: Sequence[Agent], protocol: Protocol, say: Callable[[str], None] = print) -> pd.DataFrame:
     """Episodes of agents that share structure, in one program."""
     program, members, params = assemble(agents, protocol)
-    carry = begin(program, members)
+    acting = jax.jit(partial(ppo.begin_acting, program))(members)
     records, actions, done = [], [], 0
     finished = np.zeros((len(agents), protocol.envs), int)
     while done < protocol.steps or (finished.min() < protocol.first and done < PATIENCE * protocol.steps):
         length = min(CHUNK, protocol.steps - done) if done < protocol.steps else CHUNK
-        carry, (record, action) = roll(program, length, members, params, carry)
+        acting, (record, action) = roll(program, length, members, params, acting)
         record = jax.device_get(record)
         records.append(record)
         actions.append(np.asarray(action))
@@ -162,27 +153,18 @@ def assemble(agents: Sequence[Agent], protocol: Protocol):
     return program, members, jax.tree.map(lambda *x: jnp.stack(x), *params)
 
 
-def begin(program: ppo.Program, members: Population) -> Carry:
-    running, fresh = jax.jit(
-        lambda m: population.start(program.world, m, program.learner.envs, program.fresh_worlds)
-    )(members)
-    shape = running.serial.shape
-    return Carry(running, fresh, jnp.zeros((*shape, program.learner.hidden)), jnp.ones(shape, bool))
-
-
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
-def roll(program: ppo.Program, length: int, members: Population, params: network.Params, carry: Carry):
+def roll(program: ppo.Program, length: int, members: Population, params: network.Params, acting: ppo.Acting):
     """`length` steps of every world; the record and the actions of each, [time, run, env]."""
 
-    def body(carry, _):
-        choice = ppo.choose(program, members, params, carry.running, carry.memory, carry.starts)
+    def body(acting, _):
+        choice = ppo.choose(program, members, params, acting)
         running, fresh, _, record = population.advance(
-            program.world, members, members.initial_duals(), carry.running, carry.fresh, choice.action
+            program.world, members, members.initial_duals(), acting.running, acting.fresh, choice.action
         )
-        after = Carry(running, fresh, choice.memory, record.ended)
-        return after, (record, choice.action.astype(jnp.uint8))
+        return ppo.Acting(running, fresh, choice.memory, record.ended), (record, choice.action.astype(jnp.uint8))
 
-    return jax.lax.scan(body, carry, length=length)
+    return jax.lax.scan(body, acting, length=length)
 
 
 def _table(agents, protocol: Protocol, program, members: Population, record, actions) -> pd.DataFrame:

@@ -144,7 +144,9 @@ def training_row(size: int, learner: Learner, peaks: dict[str, float], env: str 
     """One population of `size` runs: whole updates, and the rollout by itself."""
     steps = learner.steps_per_update * 1000
     dilemma = environments.WORLDS[env].dilemmas[0]
-    runs = order([Run(env, dilemma, "lagrangian", {"budget": 1}, seed=s, steps=steps, learner=learner) for s in range(size)])
+    runs = order(
+        [Run(env, dilemma, "lagrangian", {"budget": 1}, seed=s, steps=steps, learner=learner) for s in range(size)]
+    )
     program, members = prepare(runs)
     params = ppo.initial_params(program, members, [run.seed for run in runs])
     state = jax.jit(partial(ppo.init, program))(members, params)
@@ -158,7 +160,7 @@ def training_row(size: int, learner: Learner, peaks: dict[str, float], env: str 
         return held[0].update
 
     seconds = seconds_of(again, 3) / 4
-    acting = jax.jit(lambda m, s: ppo.rollout(program, m, s)[0].memory)
+    acting = jax.jit(lambda m, s: ppo.rollout(program, m, s)[0].acting.memory)
     jax.block_until_ready(acting(members, held[0]))
     rollout_seconds = seconds_of(lambda: acting(members, held[0]), 3)
     total = size * learner.steps_per_update

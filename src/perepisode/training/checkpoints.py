@@ -54,9 +54,7 @@ class Checkpoints:
             name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None))
             for name, leaf in _named(like).items()
         }
-        args = self._ocp.args.Composite(
-            state=self._ocp.args.StandardRestore(shapes), sums=self._ocp.args.JsonRestore()
-        )
+        args = self._ocp.args.Composite(state=self._ocp.args.StandardRestore(shapes), sums=self._ocp.args.JsonRestore())
         found = self._manager.restore(update, args=args)
         for name, value in found["state"].items():
             if _sum(np.asarray(value)) != found["sums"][name]:

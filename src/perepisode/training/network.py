@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +47,7 @@ def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int) -> Params
     incoming = [random.normal(size=(hidden, hidden)) / hidden**0.5 for _ in range(3)]
     recurrent = [_orthogonal(random, (hidden, hidden), 1.0) for _ in range(3)]
     params = Params(
-        embedding=tuple(embedding[a:b] for a, b in zip(borders[:-1], borders[1:])),
+        embedding=tuple(embedding[a:b] for a, b in itertools.pairwise(borders)),
         embedding_bias=np.zeros(hidden),
         gru_input=(np.concatenate(incoming, axis=1), np.zeros(3 * hidden)),
         gru_hidden=(np.concatenate(recurrent, axis=1), np.zeros(hidden)),
@@ -54,6 +55,11 @@ def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int) -> Params
         critic=_head(random, hidden, 1, 1.0),
     )
     return jax.tree.map(lambda x: np.asarray(x, np.float32), params)
+
+
+def cast(params: Params, precision: str) -> Params:
+    """The same weights with kernels in the products' precision: done once, it saves a conversion at every step."""
+    return jax.tree.map(lambda x: _cast(x, precision) if x.ndim > 1 else x, params)
 
 
 def sequence(
@@ -95,7 +101,7 @@ def _input_gates(params, world, observation, features, precision):
     embedded = functools.reduce(jnp.add, products)
     embedded = jax.nn.relu(embedded + params.embedding_bias)
     kernel, bias = params.gru_input
-    return _dot(embedded, kernel, precision) + bias
+    return _cast(_dot(embedded, kernel, precision) + bias, precision)
 
 
 def _heads(params, hidden, precision):
@@ -150,9 +156,8 @@ def _gru_backward(precision, saved, hidden_grad):
     before = jnp.concatenate([memory[None], hidden[:-1]])
     before = jnp.where(starts[..., None], 0.0, before)
     r, z, n, candidate = _gru_gates(before, gates, _cast(kernel, precision), bias, precision)
-    by_update = (before - n) * z * (1.0 - z)
-    by_candidate = (1.0 - z) * (1.0 - n * n)
-    by_reset = candidate * r * (1.0 - r)
+    factors = (z, (before - n) * z * (1.0 - z), (1.0 - z) * (1.0 - n * n), candidate * r * (1.0 - r), r)
+    factors = tuple(_cast(factor, precision) for factor in factors)  # read once a step: half the bytes
     back = _cast(kernel, precision).T
 
     def body(carried, inputs):
@@ -160,22 +165,19 @@ def _gru_backward(precision, saved, hidden_grad):
         grad = grad + carried
         at_candidate = grad * by_candidate
         at_gates = jnp.concatenate([at_candidate * by_reset, grad * by_update, at_candidate * r], axis=-1)
+        at_gates = _cast(at_gates, precision)
         carried = grad * z + _dot(at_gates, back, precision)
-        return jnp.where(start[:, None], 0.0, carried), (at_gates, at_candidate)
+        return jnp.where(start[:, None], 0.0, carried), (at_gates, _cast(at_candidate, precision))
 
-    inputs = (hidden_grad, z, by_update, by_candidate, by_reset, r, starts)
+    inputs = (hidden_grad, *factors, starts)
     memory_grad, (at_gates, at_candidate) = jax.lax.scan(
         body, jnp.zeros_like(memory), inputs, reverse=True, unroll=_unroll(gates.shape[0])
     )
     width = memory.shape[-1]
     gates_grad = jnp.concatenate([at_gates[..., : 2 * width], at_candidate], axis=-1)
-    kernel_grad = jax.lax.dot_general(
-        _cast(before, precision),
-        _cast(at_gates, precision),
-        (((0, 1), (0, 1)), ((), ())),
-        preferred_element_type=jnp.float32,
-    )
-    bias_grad = at_gates[..., 2 * width :].sum(axis=(0, 1))
+    both = (((0, 1), (0, 1)), ((), ()))
+    kernel_grad = jax.lax.dot_general(_cast(before, precision), at_gates, both, preferred_element_type=jnp.float32)
+    bias_grad = at_gates[..., 2 * width :].astype(jnp.float32).sum(axis=(0, 1))
     return gates_grad, memory_grad, None, kernel_grad, bias_grad
 
 
@@ -189,7 +191,7 @@ def _gru_step(h, x, kernel, bias, precision):
 
 def _gru_gates(h, x, kernel, bias, precision):
     from_hidden = _dot(h, kernel, precision)
-    x_r, x_z, x_n = jnp.split(x, 3, axis=-1)
+    x_r, x_z, x_n = jnp.split(x.astype(jnp.float32), 3, axis=-1)
     h_r, h_z, h_n = jnp.split(from_hidden, 3, axis=-1)
     r, z, candidate = jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z), h_n + bias
     return r, z, jnp.tanh(x_n + r * candidate), candidate
@@ -211,16 +213,45 @@ def _cast(x: jax.Array, precision: str) -> jax.Array:
     return x.astype(_dtype(precision))
 
 
-def _dot(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
+def _multiply(precision: str, x: jax.Array, kernel: jax.Array) -> jax.Array:
     """Product of the last axis, operands in the chosen precision, sums in float32."""
     return jnp.matmul(_cast(x, precision), _cast(kernel, precision), preferred_element_type=jnp.float32)
+
+
+_product = jax.custom_vjp(_multiply, nondiff_argnums=(0,))
+
+
+def _product_save(precision, x, kernel):
+    return _multiply(precision, x, kernel), (_cast(x, precision), kernel, jnp.zeros((), x.dtype))
+
+
+def _product_backward(precision, saved, grad):
+    """Both products in the chosen precision too: autodiff would take them in float32, the sums' precision."""
+    x, kernel, like = saved
+    grad = _cast(grad, precision)
+    leading = tuple(range(x.ndim - 1))
+    kernel_grad = jax.lax.dot_general(x, grad, ((leading, leading), ((), ())), preferred_element_type=jnp.float32)
+    x_grad = jnp.matmul(grad, _cast(kernel, precision).T, preferred_element_type=like.dtype)
+    return x_grad, kernel_grad.astype(kernel.dtype)
+
+
+_product.defvjp(_product_save, _product_backward)
+
+
+def _dot(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
+    return _product(precision, x, kernel)
 
 
 def _orthogonal(random: np.random.Generator, shape: tuple[int, int], gain: float) -> np.ndarray:
     """Uniform over matrices with orthonormal columns (rows, where there are fewer of them)."""
     rows, columns = shape
-    q, r = np.linalg.qr(random.normal(size=(max(shape), min(shape))))
-    q = q * np.sign(np.diag(r))  # makes the decomposition unique, and so the draw uniform
+    tall = random.normal(size=(max(shape), min(shape)))
+    if max(shape) > 4 * min(shape):
+        # far from square the Gram matrix is well conditioned, and its Cholesky factor is QR's R at a tenth of the time
+        q = np.linalg.solve(np.linalg.cholesky(tall.T @ tall), tall.T).T
+    else:
+        q, r = np.linalg.qr(tall)
+        q = q * np.sign(np.diag(r))  # makes the decomposition unique, and so the draw uniform
     return gain * (q if rows >= columns else q.T)
 
 

@@ -87,9 +87,7 @@ def order(runs: Sequence[Run]) -> tuple[Run, ...]:
 def gather(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None) -> Population:
     """The population of these runs, which must already be in `order`."""
     assert tuple(runs) == order(runs)
-    stacks = [
-        [_objective(run, utilities or {}) for run in runs if run.method == method] for method in _methods(runs)
-    ]
+    stacks = [[_objective(run, utilities or {}) for run in runs if run.method == method] for method in _methods(runs)]
     keys = [jax.random.split(jax.random.key(run.seed)) for run in runs]
     return Population(
         keys=jnp.stack([k[0] for k in keys]),

@@ -34,16 +34,23 @@ class Program:
 
 
 @pytree
+class Acting:
+    """What acting carries from one step to the next."""
+
+    running: Running
+    fresh: Fresh
+    memory: jax.Array  # float32[run, env, hidden]
+    starts: jax.Array  # bool[run, env]: True if the next observation is an episode's first
+
+
+@pytree
 class TrainState:
     """Everything a population carries from one update to the next; all of it is checkpointed."""
 
     params: network.Params  # [run, ...]
     adam: Any
     duals: Any
-    running: Running
-    fresh: Fresh
-    memory: jax.Array  # float32[run, env, hidden]
-    starts: jax.Array  # bool[run, env]: True if the next observation is an episode's first
+    acting: Acting
     update: jax.Array  # int32, updates done
     alive: jax.Array  # bool[run]: False once a run has diverged; it is then left as it was
 
@@ -84,19 +91,21 @@ def initial_params(program: Program, members: Population, seeds: Sequence[int]) 
 
 def init(program: Program, members: Population, params: network.Params) -> TrainState:
     """The state before the first update."""
-    running, fresh = population.start(program.world, members, program.learner.envs, program.fresh_worlds)
-    shape = running.serial.shape
     return TrainState(
         params=params,
         adam=jax.vmap(optimizer(program.learner).init)(params),
         duals=members.initial_duals(),
-        running=running,
-        fresh=fresh,
-        memory=jnp.zeros((*shape, program.learner.hidden)),
-        starts=jnp.ones(shape, bool),
+        acting=begin_acting(program, members),
         update=jnp.zeros((), jnp.int32),
-        alive=jnp.ones(shape[0], bool),
+        alive=jnp.ones(members.gamma.shape, bool),
     )
+
+
+def begin_acting(program: Program, members: Population) -> Acting:
+    """Every run's first episodes, before anything was seen."""
+    running, fresh = population.start(program.world, members, program.learner.envs, program.fresh_worlds)
+    shape = running.serial.shape
+    return Acting(running, fresh, jnp.zeros((*shape, program.learner.hidden)), jnp.ones(shape, bool))
 
 
 def update(program: Program, members: Population, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]:
@@ -113,7 +122,7 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
         return learn(program, params, adam, memory, batch, last_value, gamma, rate, key)
 
     params, adam, learned = jax.vmap(one)(
-        state.params, state.adam, before.memory, batch, last_value, members.gamma, keys
+        state.params, state.adam, before.acting.memory, batch, last_value, members.gamma, keys
     )
     ended = population.finished(members, record)
     duals = members.each_dual(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
@@ -135,32 +144,33 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
 def rollout(program: Program, members: Population, state: TrainState):
     """`rollout` steps of every world → state, Batch [time, run, env], Record [time, run, env], last values."""
 
-    def body(state, _):
-        return rollout_step(program, members, state)
+    params = jax.vmap(lambda params: network.cast(params, program.learner.precision))(state.params)
 
-    state, (batch, record) = jax.lax.scan(body, state, length=program.learner.rollout)
-    last = choose(program, members, state.params, state.running, state.memory, state.starts)
-    return state, batch, record, last.value
+    def body(acting, _):
+        return rollout_step(program, members, params, state.duals, acting)
+
+    acting, (batch, record) = jax.lax.scan(body, state.acting, length=program.learner.rollout)
+    last = choose(program, members, params, acting)
+    return replace(state, acting=acting), batch, record, last.value
 
 
-def rollout_step(program: Program, members: Population, state: TrainState):
+def rollout_step(program: Program, members: Population, params, duals, acting: Acting):
     """Observe, choose, step; the record is written before finished episodes are replaced."""
-    choice = choose(program, members, state.params, state.running, state.memory, state.starts)
+    choice = choose(program, members, params, acting)
     running, fresh, reward, record = population.advance(
-        program.world, members, state.duals, state.running, state.fresh, choice.action
+        program.world, members, duals, acting.running, acting.fresh, choice.action
     )
     batch = Batch(
         observation=choice.observation,
         features=choice.features,
-        starts=state.starts,
+        starts=acting.starts,
         action=choice.action,
         log_prob=log_prob(choice.logits, choice.action),
         value=choice.value,
         reward=reward,
         done=record.ended,
     )
-    state = replace(state, running=running, fresh=fresh, memory=choice.memory, starts=record.ended)
-    return state, (batch, _slim(record))
+    return Acting(running, fresh, choice.memory, record.ended), (batch, _slim(record))
 
 
 @pytree
@@ -175,17 +185,16 @@ class Choice:
     action: jax.Array
 
 
-def choose(program: Program, members: Population, params, running: Running, memory, starts) -> Choice:
+def choose(program: Program, members: Population, params, acting: Acting) -> Choice:
     """Every agent's next action, drawn with its episode's own key; the same for training and for judging."""
+    running = acting.running
     observation = jax.vmap(jax.vmap(program.world.observe))(running.world)
     features = members.each(lambda o, accrued: o.features(accrued), running.accrued)
 
     def one(params, memory, starts, observation, features):
-        return network.step(
-            params, program.world, memory, starts, observation, features, program.learner.precision
-        )
+        return network.step(params, program.world, memory, starts, observation, features, program.learner.precision)
 
-    logits, value, memory = jax.vmap(one)(params, memory, starts, observation, features)
+    logits, value, memory = jax.vmap(one)(params, acting.memory, acting.starts, observation, features)
     action = jax.vmap(jax.vmap(sample))(population.action_keys(members, running), logits)
     return Choice(observation, features, logits, value, memory, action)
 
