@@ -118,9 +118,10 @@ def _cost_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
 
 def _card(point: Point, chosen: Point) -> Card:
     values = matched.tail(point, chosen)
-    detail = f"return {number(values.returns.mean, 1)} · P(≥1) {number(values.p_any.mean)}"
+    parts = [f"return {number(values.returns.mean, 1)}", f"P(≥1) {number(values.p_any.mean)}"]
     if chosen.budget == chosen.budget:
-        detail += f" · over {chosen.budget:g}: {percent(values.p_over.mean)}"
+        parts.append(f"over {chosen.budget:g}: {percent(values.p_over.mean)}")
+    detail = " · ".join(part.replace(" ", "\u00a0") for part in parts)  # a part stays on one line
     return Card(point.label, point.method, plus_minus(values.cvar.mean, values.cvar.half), detail)
 
 
