@@ -120,21 +120,36 @@ def finished_runs(paths: Sequence[Path], say: Callable[[str], None]) -> list[Pat
 def judge(agents: Sequence[Agent], protocol: Protocol, say: Callable[[str], None] = print) -> pd.DataFrame:
     """Episodes of agents that share structure, in one program."""
     program, members, params = assemble(agents, protocol)
+    record, actions = collect(by_network, params, program, members, protocol, say)
+    return _table(agents, protocol, program, members, record, actions)
+
+
+def collect(
+    act: Callable, params: Any, program: ppo.Program, members: Population, protocol: Protocol, say=print
+) -> tuple[population.Record, np.ndarray]:
+    """Roll out until the window is over and every world has had its first episodes → record and actions of each step.
+
+    `act(program, members, params, acting)` gives actions [run, env] and the next memory; any policy will do.
+    """
     acting = jax.jit(partial(ppo.begin_acting, program))(members)
     records, actions, done = [], [], 0
-    finished = np.zeros((len(agents), protocol.envs), int)
+    finished = np.zeros(acting.starts.shape, int)
     while done < protocol.steps or (finished.min() < protocol.first and done < PATIENCE * protocol.steps):
         length = min(CHUNK, protocol.steps - done) if done < protocol.steps else CHUNK
-        acting, (record, action) = roll(program, length, members, params, acting)
-        record = jax.device_get(record)
-        records.append(record)
+        acting, (record, action) = roll(act, program, length, members, params, acting)
+        records.append(jax.device_get(record))
         actions.append(np.asarray(action))
-        finished += record.ended.sum(axis=0)
+        finished += records[-1].ended.sum(axis=0)
         done += length
     if finished.min() < protocol.first:
         say(f"warning: some worlds did not finish {protocol.first} episodes in {done} steps; theirs are left out")
-    record = jax.tree.map(lambda *x: np.concatenate(x), *records)
-    return _table(agents, protocol, program, members, record, np.concatenate(actions))
+    return jax.tree.map(lambda *x: np.concatenate(x), *records), np.concatenate(actions)
+
+
+def by_network(program: ppo.Program, members: Population, params: network.Params, acting: ppo.Acting):
+    """The trained, stochastic policy."""
+    choice = ppo.choose(program, members, params, acting)
+    return choice.action, choice.memory
 
 
 def assemble(agents: Sequence[Agent], protocol: Protocol):
@@ -153,16 +168,16 @@ def assemble(agents: Sequence[Agent], protocol: Protocol):
     return program, members, jax.tree.map(lambda *x: jnp.stack(x), *params)
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
-def roll(program: ppo.Program, length: int, members: Population, params: network.Params, acting: ppo.Acting):
+@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=5)
+def roll(act: Callable, program: ppo.Program, length: int, members: Population, params: Any, acting: ppo.Acting):
     """`length` steps of every world; the record and the actions of each, [time, run, env]."""
 
     def body(acting, _):
-        choice = ppo.choose(program, members, params, acting)
+        actions, memory = act(program, members, params, acting)
         running, fresh, _, record = population.advance(
-            program.world, members, members.initial_duals(), acting.running, acting.fresh, choice.action
+            program.world, members, members.initial_duals(), acting.running, acting.fresh, actions
         )
-        return ppo.Acting(running, fresh, choice.memory, record.ended), (record, choice.action.astype(jnp.uint8))
+        return ppo.Acting(running, fresh, memory, record.ended), (record, actions.astype(jnp.uint8))
 
     return jax.lax.scan(body, acting, length=length)
 
