@@ -54,7 +54,7 @@ def distill(
         f"distilled {len(returns)} episodes ({about['violating_episodes']} violating, worst {about['worst_episode']}); "
         f"orders {100 * better.mean():.1f} % of held-out pairs as the rule does"
     )
-    write_atomically(Path(out), json.dumps({**to_json(utility), "about": about}))
+    write_atomically(Path(out), json.dumps({"dilemma": dilemma, **to_json(utility), "about": about}))
     return Path(out)
 
 

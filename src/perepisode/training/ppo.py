@@ -269,12 +269,12 @@ def learn(program: Program, params, adam, memory, batch: Batch, last_value, gamm
         gradient, seen = jax.grad(loss, has_aux=True)(params, program.world, learner, memory[envs], *part)
         step, adam = optimizer(learner).update(gradient, adam)
         params = jax.tree.map(lambda p, s: p - rate * s, params, step)
-        return (params, adam), {**seen, "grad_norm": optax.global_norm(gradient)}
+        return (params, adam), {**seen, "grad_norm": optax.tree.norm(gradient)}
 
     orders = jax.vmap(lambda k: jax.random.permutation(k, learner.envs))(jax.random.split(key, learner.epochs))
     (params, adam), seen = jax.lax.scan(minibatch, (params, adam), orders.reshape(-1, width))
     seen = jax.tree.map(jnp.mean, seen)
-    finite = jnp.isfinite(seen["loss"]) & jnp.isfinite(seen["grad_norm"]) & jnp.isfinite(optax.global_norm(params))
+    finite = jnp.isfinite(seen["loss"]) & jnp.isfinite(seen["grad_norm"]) & jnp.isfinite(optax.tree.norm(params))
     return params, adam, {**seen, "finite": finite}
 
 

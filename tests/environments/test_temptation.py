@@ -1,0 +1,133 @@
+"""The miniature against its own definition, and its exact optima against brute force."""
+
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+from perepisode.config import Refused
+from perepisode.environments.base import EndCause
+from perepisode.environments.temptation import Temptation
+from perepisode.environments.temptation_exact import (
+    CELLS,
+    esr_optimum,
+    linear_price,
+    price_for_mean_count,
+    price_for_mean_return,
+)
+
+
+def tlo(tolerance, charge):
+    return lambda r, v: expit(12.0 * (tolerance - v)) * r - charge * v
+
+
+def test_one_episode_by_hand():
+    world = Temptation(horizon=3, wage=0.5, chance=1.0)
+    state = world.reset(jax.random.key(0))
+    gains, paid, taken, causes = [], [], [], []
+    for t, action in enumerate((1, 0, 1)):
+        gains.append(float(state.gain))
+        state, outcome = world.step(jax.random.key(10 + t), state, jnp.int32(action))
+        paid.append(float(outcome.task_reward))
+        taken.append(int(outcome.violations[0]))
+        causes.append(int(outcome.end_cause))
+    assert paid == pytest.approx([0.5 + gains[0], 0.5, 0.5 + gains[2]])
+    assert taken == [1, 0, 1]
+    assert causes == [EndCause.RUNNING, EndCause.RUNNING, EndCause.TIMEOUT]
+
+
+def test_taking_what_is_not_there_is_no_violation():
+    world = Temptation(chance=0.0)
+    _, outcome = world.step(jax.random.key(1), world.reset(jax.random.key(0)), jnp.int32(1))
+    assert int(outcome.violations[0]) == 0
+    assert float(outcome.task_reward) == 0.75
+
+
+def test_offers_have_the_stated_law():
+    states = jax.vmap(Temptation().reset)(jax.random.split(jax.random.key(0), 20_000))
+    assert stats.binomtest(int(states.present.sum()), 20_000, 0.1).pvalue > 1e-3
+    assert stats.kstest(np.asarray(states.gain), stats.uniform(0, 5).cdf).pvalue > 1e-3
+
+
+def test_linear_price_by_simulation():
+    world, price, episodes = Temptation(), 3.0, 40_000
+    random = np.random.default_rng(0)
+    offered = random.random((episodes, world.horizon)) < world.chance
+    gains = random.uniform(0, world.gain, offered.shape)
+    takes = offered & (gains > price)
+    exact = linear_price(world, price)
+    assert exact.mean_count == pytest.approx(takes.sum(1).mean(), abs=0.02)
+    assert exact.mean_return == pytest.approx(30 + (gains * takes).sum(1).mean(), abs=0.08)
+    worst = np.sort(takes.sum(1))[::-1][: episodes // 10]
+    assert exact.cvar() == pytest.approx(worst.mean(), abs=0.05)
+    assert exact.p_over(1) == pytest.approx((takes.sum(1) > 1).mean(), abs=0.01)
+
+
+def test_prices_are_found_back():
+    world = Temptation()
+    for price in (0.5, 2.0, 4.5):
+        exact = linear_price(world, price)
+        assert price_for_mean_count(world, exact.mean_count) == pytest.approx(price)
+        assert price_for_mean_return(world, exact.mean_return) == pytest.approx(price)
+
+
+def test_esr_optimum_against_brute_force():
+    """Two steps, an offer at each: every pair of threshold rules by enumeration."""
+    world = Temptation(horizon=2, wage=1.0, chance=1.0, gain=2.0)
+    utility = tlo(1.5, 0.5)
+    gains = (np.arange(CELLS) + 0.5) * world.gain / CELLS
+    best = -np.inf
+    for threshold in np.linspace(0, world.gain, CELLS + 1):
+        total = 0.0
+        for first in gains:
+            took = int(first > threshold)
+            # the second choice is free to depend on everything
+            refuse = utility(2.0 + took * first, float(took))
+            accept = utility(2.0 + took * first + gains, took + 1.0)
+            total += np.maximum(refuse, accept).mean() / CELLS
+        best = max(best, total)
+    assert esr_optimum(world, utility, most=2).utility == pytest.approx(best, abs=1e-9)
+
+
+def test_esr_optimum_of_a_linear_utility_is_the_linear_price():
+    world = Temptation(horizon=10)
+    found = esr_optimum(world, lambda r, v: r - 3.0 * v, most=10)
+    exact = linear_price(world, 3.0)
+    assert found.mean_return == pytest.approx(exact.mean_return, abs=2e-3)
+    np.testing.assert_allclose(found.counts, exact.counts[: len(found.counts)], atol=2e-3)
+
+
+def test_the_papers_argument_in_closed_form():
+    """At the same mean return the budget agent stops at its budget; the linear agent's worst tenth more than doubles it."""
+    budget = esr_optimum(Temptation(), tlo(1.5, 1.0), most=6)
+    linear = linear_price(Temptation(), price_for_mean_return(Temptation(), budget.mean_return))
+    assert linear.mean_return == pytest.approx(budget.mean_return)
+    assert budget.cvar() == pytest.approx(1.0, abs=1e-6)
+    assert linear.cvar() == pytest.approx(2.44, abs=0.01)
+
+
+def test_strict_utility_takes_nothing():
+    assert esr_optimum(Temptation(), tlo(0.5, 10.0), most=3).p_any == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [{"horizon": 0}, {"chance": 1.5}, {"gain": 0.0}])
+def test_impossible_sizes_are_refused(wrong):
+    with pytest.raises(Refused):
+        Temptation(**wrong)
+
+
+def test_catalogue_states_the_worlds_own_defaults():
+    """The catalogue repeats defaults so that planners need not import a world; they must not drift apart."""
+    import dataclasses
+    from importlib import import_module
+
+    from perepisode.environments import WORLDS
+
+    for entry in WORLDS.values():
+        cls = getattr(import_module(entry.module), entry.name)
+        defaults = {f.name: f.default for f in dataclasses.fields(cls)}
+        assert defaults == entry.options
+        assert cls.dilemmas == entry.dilemmas

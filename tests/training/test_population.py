@@ -1,0 +1,163 @@
+"""Running episodes: fresh worlds, the order of the stack, and that a member equals the same run alone."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from perepisode.config import MINIATURE, Run
+from perepisode.environments import fresh
+from perepisode.environments.base import EndCause, Outcome
+from perepisode.environments.temptation import Temptation
+from perepisode.training import population, ppo
+from perepisode.training.train import prepare, run_chunk
+
+SMALL = replace(MINIATURE, envs=8, rollout=16, epochs=2, minibatches=2, hidden=8)
+
+
+def small_run(method="ser", seed=42, **settings):
+    return Run("temptation", "temptation", method, settings, seed, 1.0, SMALL.steps_per_update * 4, learner=SMALL)
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Each world knows the key it was made from; an episode lasts as many steps as its action says."""
+
+    name = "numbered"
+    dilemmas = ("harm",)
+    audits = ()
+    actions = 2
+
+    def reset(self, key):
+        return {"made_from": jax.random.key_data(key)[1], "time": jnp.int32(0)}
+
+    def step(self, key, state, action):
+        cause = jnp.where(action == 1, EndCause.DEATH, EndCause.RUNNING).astype(jnp.int32)
+        one = jnp.ones(1, jnp.int32)
+        return {**state, "time": state["time"] + 1}, Outcome(jnp.float32(1.0), one * 2, one, {}, cause)
+
+
+RUNS = [small_run("erm", enforcement="heuristic"), small_run("erm", seed=7, enforcement="heuristic")]
+
+
+def made_from(keys, run, serial):
+    key = fresh.reset_key(fresh.episode_key(keys[run], serial))
+    return int(jax.random.key_data(key)[1])
+
+
+def test_every_finished_episode_gets_its_own_world_in_order_even_when_the_batch_runs_out():
+    world, members = Numbered(), population.gather(RUNS)
+    envs, batch = 6, 2  # more episodes end in a step than a batch holds
+    running, stock = population.start(world, members, envs, batch)
+    step = jax.jit(partial(population.advance, world, members))
+    duals, handed = members.initial_duals(), [envs, envs]
+    random = np.random.default_rng(0)
+    serials = np.tile(np.arange(envs), (2, 1))
+    for _ in range(25):
+        actions = (random.random((2, envs)) < 0.5).astype("i4")
+        running, stock, _, record = step(duals, running, stock, jnp.asarray(actions))
+        for run in range(2):
+            for env in range(envs):
+                if actions[run, env]:
+                    serials[run, env] = handed[run]
+                    handed[run] += 1
+        np.testing.assert_array_equal(record.ended, actions == 1)
+        np.testing.assert_array_equal(running.serial, serials)
+        expected = [[made_from(members.keys, run, s) for s in serials[run]] for run in range(2)]
+        np.testing.assert_array_equal(running.world["made_from"], expected)
+    assert min(handed) > envs + 10 * batch
+
+
+def test_totals_are_written_before_the_reset_and_cleared_after_it():
+    world, members = Numbered(), population.gather(RUNS)
+    running, stock = population.start(world, members, 3, 3)
+    step = jax.jit(partial(population.advance, world, members))
+    for actions in ([0, 0, 0], [0, 1, 0], [1, 0, 0]):
+        running, stock, reward, record = step(members.initial_duals(), running, stock, jnp.asarray([actions] * 2))
+    assert record.totals.length[0].tolist() == [3, 1, 3]
+    assert record.totals.violations[0, :, 0].tolist() == [6, 2, 6]  # exact: two a step
+    assert record.totals.accrued.violations[0].tolist() == [3.0, 1.0, 3.0]  # charged once a step, as the paper does
+    assert running.length[0].tolist() == [0, 1, 3]
+    assert running.accrued.task_return[0].tolist() == [0.0, 1.0, 3.0]
+    # the step after an episode's end pays from zero again: Eq. 7's R_acc does not leak over the border
+    np.testing.assert_allclose(reward[0], [-9.0, -9.0, -9.0])
+
+
+@pytest.mark.parametrize(
+    ("penalty", "detector", "charged"), [("step", "exact", 1), ("count", "exact", 2), ("count", "paper", 1)]
+)
+def test_charging(penalty, detector, charged):
+    members = population.gather([replace(RUNS[0], penalty=penalty, detector=detector)])
+    running, stock = population.start(Numbered(), members, 2, 2)
+    running, *_ = population.advance(Numbered(), members, members.initial_duals(), running, stock, jnp.zeros((1, 2), int))
+    assert running.accrued.violations.tolist() == [[charged] * 2]
+
+
+@pytest.mark.parametrize(("enforcement", "length"), [("absolute", 1), ("calculated", 4)])
+def test_enforcement_ends_training_episodes_but_not_judged_ones(enforcement, length):
+    members = population.gather([small_run("erm", enforcement=enforcement)])
+    for enforces in (True, False):
+        judged = replace(members, enforces=enforces)
+        running, stock = population.start(Numbered(), judged, 1, 1)
+        step = jax.jit(partial(population.advance, Numbered(), judged))
+        causes = []
+        for _ in range(5):
+            running, stock, _, record = step(judged.initial_duals(), running, stock, jnp.zeros((1, 1), int))
+            causes.append(int(record.end_cause[0, 0]))
+        assert causes.index(EndCause.ENFORCED) + 1 == length if enforces else set(causes) == {EndCause.RUNNING}
+
+
+def test_mixed_methods_keep_their_own_numbers():
+    runs = population.order(
+        [small_run("ser", weight=0.5), small_run("lagrangian", budget=1), small_run("ser", weight=2, seed=7)]
+    )
+    assert [run.method for run in runs] == ["ser", "ser", "lagrangian"]
+    members = population.gather(runs)
+    before = population.Accrued(jnp.zeros((3, 1)), jnp.zeros((3, 1)))
+    after = population.Accrued(jnp.ones((3, 1)), jnp.ones((3, 1)))
+    duals = (members.initial_duals()[0], jnp.array([4.0]))
+    rewards = members.joined(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, after)
+    np.testing.assert_allclose(rewards[:, 0], [1 - 5, 1 - 20, 1 - 4])
+
+
+def trained(runs, updates=3):
+    program, members = prepare(runs)
+    params = ppo.initial_params(program, members, [run.seed for run in runs])
+    state = jax.jit(partial(ppo.init, program))(members, params)
+    return run_chunk(program, 4, members, state, updates)
+
+
+def test_a_member_equals_the_same_run_alone():
+    runs = population.order(
+        [small_run("ser", weight=0.3), small_run("ser", weight=1, seed=7), small_run("lagrangian", budget=0.5)]
+    )
+    together, seen = trained(runs)
+    for index, run in enumerate(runs):
+        alone, _ = trained([run])
+        for a, b in zip(jax.tree.leaves(together.params), jax.tree.leaves(alone.params)):
+            np.testing.assert_allclose(a[index], b[0], rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(together.acting.running.serial[index], alone.acting.running.serial[0])
+    assert np.isfinite(seen["loss"][:3]).all()
+
+
+def test_a_diverging_member_is_stopped_and_the_others_go_on():
+    runs = [small_run("ser", weight=0.3), small_run("ser", weight=0.3, seed=7)]
+    program, members = prepare(runs)
+    params = ppo.initial_params(program, members, [42, 7])
+    params.embedding[0][0, 0, 0] = np.nan
+    state = jax.jit(partial(ppo.init, program))(members, params)
+    after, seen = run_chunk(program, 4, members, state, 2)
+    assert seen["alive"][:2].tolist() == [[False, True]] * 2
+    healthy, _ = trained([runs[1]], 2)
+    for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(healthy.params)):
+        np.testing.assert_allclose(a[1], b[0], rtol=1e-4, atol=1e-6)
+
+
+def test_the_world_of_an_episode_does_not_depend_on_batch_size():
+    members = population.gather(RUNS)
+    a, _ = population.start(Temptation(), members, 4, 2)
+    b, _ = population.start(Temptation(), members, 4, 9)
+    np.testing.assert_array_equal(a.world.gain, b.world.gain)
