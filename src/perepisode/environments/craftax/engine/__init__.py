@@ -7,6 +7,7 @@ from perepisode.environments.craftax.engine.state import (
     State,
     from_upstream,
     generate,
+    lit_only,
     mob_map,
     to_upstream,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "is_dead",
     "is_over",
     "is_timed_out",
+    "lit_only",
     "mob_map",
     "step",
     "to_upstream",

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.environments.craftax.engine import cells
-from perepisode.environments.craftax.engine.cells import any_of, first_of
+from perepisode.environments.craftax.engine.cells import any_of, first_of, pack, unpack, vector
 from perepisode.environments.craftax.engine.sight import Floor, Sight, direction_vector, pick
 from perepisode.environments.craftax.engine.state import State
 from perepisode.environments.craftax.engine.tables import (
@@ -21,6 +21,7 @@ from perepisode.environments.craftax.engine.tables import (
     FRIENDLY,
     HOLDS_ITEM,
     ITEMS,
+    MISSILES,
     PARAMS,
     POTIONS,
     SLOT,
@@ -36,7 +37,7 @@ from perepisode.environments.craftax.engine.tables import (
 from perepisode.environments.craftax.engine.unlock import grant
 
 ACTIONS = len(Action)
-NO_LIMIT = 1 << 20
+NO_LIMIT = 1 << 10
 IRON_KIT = counts(wood=1, stone=1, iron=1, coal=1)
 COST = rows(ACTIONS, {
     Action.MAKE_WOOD_PICKAXE: counts(wood=1),
@@ -65,26 +66,28 @@ TOOLS = rows(ACTIONS, {  # the level of the tool that is made
 })  # fmt: skip
 # A recipe is refused at its limit: the same or a better tool in hand, or 99 of a product.
 LIMIT = np.where(TOOLS > 0, TOOLS, np.where(YIELD > 0, 99, NO_LIMIT))
-IS_RECIPE = COST.any(1)
 NEEDS_FURNACE = (Action.MAKE_IRON_PICKAXE, Action.MAKE_IRON_SWORD, Action.MAKE_IRON_ARMOUR)
+# One integer an item, because each table look-up is a memory access.
+RECIPES = COST | YIELD << 4 | TOOLS << 8 | LIMIT << 12
+ARMOUR_BITS = ((1 << ARMOUR.stop) - 1) ^ ((1 << ARMOUR.start) - 1)
 
 
 def craft(items: jax.Array, sight: Sight, action: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Change of the inventory, and what it unlocks beyond mere possession."""
-    cost, limit, tool = jnp.asarray(COST)[action], jnp.asarray(LIMIT)[action], jnp.asarray(TOOLS)[action]
+    recipe = jnp.asarray(RECIPES)[action]
+    cost, gain, tool, limit = recipe & 15, (recipe >> 4) & 15, (recipe >> 8) & 15, recipe >> 12
     iron, diamond = action == Action.MAKE_IRON_ARMOUR, action == Action.MAKE_DIAMOND_ARMOUR
     grade = jnp.where(iron, 1, jnp.where(diamond, 2, 0))
-    worse = items[ARMOUR] < grade
-    possible = ((items >= cost) & (items < limit)).all() & (any_of(worse) | ~(iron | diamond))
+    worse = pack(items < grade) & ARMOUR_BITS
     made = (
-        possible
-        & jnp.asarray(IS_RECIPE)[action]
+        (pack((items < cost) | (items >= limit)) == 0)
+        & cells.member(action, np.flatnonzero(COST.any(1)))
+        & ((worse != 0) | ~(iron | diamond))
         & sight.near_table
         & (sight.near_furnace | ~cells.member(action, NEEDS_FURNACE))
     )
-    piece = jnp.where(first_of(worse), grade - items[ARMOUR], 0)
-    change = jnp.where(tool > 0, tool - items, jnp.asarray(YIELD)[action] - cost)
-    change = change + jnp.zeros(ITEMS, jnp.int32).at[ARMOUR].set(piece)
+    change = jnp.where(tool > 0, tool - items, gain - cost)
+    change = jnp.where(unpack(worse & -worse, ITEMS), grade - items, change)
     unlocked = grant(made & iron, Achievement.MAKE_IRON_ARMOUR)
     unlocked = unlocked | grant(made & diamond, Achievement.MAKE_DIAMOND_ARMOUR)
     return jnp.where(made, change, 0), unlocked
@@ -133,13 +136,13 @@ def sow(state: State, position: jax.Array, sown: jax.Array) -> State:
 def launch(state: State, floor: Floor, action: jax.Array) -> tuple[State, Floor, jax.Array, jax.Array]:
     """Arrows, fireballs and iceballs start in the player's cell, in the first free slot."""
     missiles, items = floor.missiles, state.inventory.counts
-    free = ~missiles.mask[FRIENDLY]
-    some_free, magic = any_of(free), state.player_mana >= 2
+    free = pack(~missiles.mask[FRIENDLY])
+    some_free, magic = free != 0, state.player_mana >= 2
     arrow = (action == Action.SHOOT_ARROW) & (items[SLOT["bow"]] >= 1) & (items[SLOT["arrows"]] >= 1) & some_free
     fire = (action == Action.CAST_FIREBALL) & magic & some_free & state.learned_spells[0]
     ice = (action == Action.CAST_ICEBALL) & magic & some_free & state.learned_spells[1]
     kind = jnp.where(arrow, Projectile.ARROW2, jnp.where(fire, Projectile.FIREBALL, Projectile.ICEBALL))
-    slot = jnp.concatenate([jnp.zeros(3, bool), first_of(free) & (arrow | fire | ice)])
+    slot = unpack((free & -free) << FRIENDLY.start, MISSILES) & (arrow | fire | ice)
     missiles = replace(
         missiles,
         position=jnp.where(slot[:, None], state.player_position, missiles.position),
@@ -147,9 +150,7 @@ def launch(state: State, floor: Floor, action: jax.Array) -> tuple[State, Floor,
         type_id=jnp.where(slot, kind, missiles.type_id),
     )
     heading = direction_vector(state.player_direction)
-    floor = replace(
-        floor, missiles=missiles, directions=jnp.where(slot[:, None], heading, floor.directions)
-    )
+    floor = replace(floor, missiles=missiles, directions=jnp.where(slot[:, None], heading, floor.directions))
     unlocked = grant(arrow, Achievement.FIRE_BOW) | grant(fire, Achievement.CAST_FIREBALL)
     unlocked = unlocked | grant(ice, Achievement.CAST_ICEBALL)
     state = replace(state, player_mana=state.player_mana - 2 * (fire | ice))
@@ -159,8 +160,7 @@ def launch(state: State, floor: Floor, action: jax.Array) -> tuple[State, Floor,
 def drink_potion(state: State, action: jax.Array) -> tuple[State, jax.Array, jax.Array]:
     """Each colour does one of six things, another one in every world."""
     which = action - Action.DRINK_POTION_RED
-    drunk = (jnp.arange(6) == which) & (state.inventory.potions > 0)
-    drinks = any_of(drunk)
+    drinks = (which >= 0) & (which < 6) & (pick(state.inventory.potions, which) > 0)
     effect = pick(state.potion_mapping, which)
 
     def gain(good, bad):
@@ -172,7 +172,7 @@ def drink_potion(state: State, action: jax.Array) -> tuple[State, jax.Array, jax
         player_mana=state.player_mana + gain(2, 3),
         player_energy=state.player_energy + gain(4, 5),
     )
-    change = jnp.zeros(ITEMS, jnp.int32).at[POTIONS].set(-drunk.astype(jnp.int32))
+    change = -(drinks & (np.arange(ITEMS) == POTIONS.start + which)).astype(jnp.int32)
     return state, change, grant(drinks, Achievement.DRINK_POTION)
 
 
@@ -182,7 +182,7 @@ def read_book(state: State, uniform: jax.Array, action: jax.Array) -> tuple[Stat
     known = state.learned_spells
     ice = jnp.where(known[0] == known[1], ~known[0] & (uniform < 0.5), known[0])
     unlocked = grant(reads & ice, Achievement.LEARN_ICEBALL) | grant(reads & ~ice, Achievement.LEARN_FIREBALL)
-    state = replace(state, learned_spells=known | (reads & jnp.stack([~ice, ice])))
+    state = replace(state, learned_spells=known | (reads & vector(~ice, ice)))
     return state, jnp.where(reads, -counts(books=1), 0), unlocked
 
 
@@ -217,7 +217,7 @@ def _armour_piece(enchantments: jax.Array, kind: jax.Array, uniform: jax.Array) 
     for index in range(4):
         total = total + eligible[index].astype(jnp.float32)
         running.append(total)
-    return first_of(jnp.stack(running) >= total * (1 - uniform))
+    return first_of(vector(*running) >= total * (1 - uniform))
 
 
 def level_up(state: State, action: jax.Array) -> State:

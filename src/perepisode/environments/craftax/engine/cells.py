@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from perepisode.environments.craftax.engine.tables import LEVELS, PARAMS, SIZE
-from perepisode.pytree import pytree
+from perepisode.pytree import pytree, static
 
 FLOOR = SIZE * SIZE
 REACH = PARAMS.mob_despawn_distance - 1  # mobs appear only nearer than the distance at which they despawn
@@ -23,6 +25,12 @@ def in_bounds(cells: jax.Array) -> jax.Array:
 def cell_id(cells: jax.Array) -> jax.Array:
     """Number of a cell within its floor; -1 outside the map."""
     return jnp.where(in_bounds(cells), cells[..., 0] * SIZE + cells[..., 1], -1)
+
+
+def same(left: jax.Array, right: jax.Array) -> jax.Array:
+    """bool[...]: are these the same cell?"""
+    equal = left == right
+    return equal[..., 0] & equal[..., 1]
 
 
 def wrapped_id(cells: jax.Array) -> jax.Array:
@@ -61,22 +69,56 @@ def any_of(flags: jax.Array) -> jax.Array:
     return found
 
 
+def pack(flags: jax.Array) -> jax.Array:
+    """bool[..., n] as the bits of an integer, lowest first.  Up to 31 flags then cost one scalar operation."""
+    bits = flags[..., 0].astype(jnp.int32)
+    for index in range(1, flags.shape[-1]):
+        bits = bits | (flags[..., index].astype(jnp.int32) << index)
+    return bits
+
+
+def unpack(bits: jax.Array, count: int) -> jax.Array:
+    """The inverse of `pack`."""
+    return (bits[..., None] >> np.arange(count, dtype=np.int32)) & 1 == 1
+
+
 def first_of(flags: jax.Array) -> jax.Array:
     """One-hot of the first True along the last axis; all False if there is none."""
-    chosen, seen = [], jnp.zeros_like(flags[..., 0])
-    for index in range(flags.shape[-1]):
-        chosen.append(flags[..., index] & ~seen)
-        seen = seen | flags[..., index]
-    return jnp.stack(chosen, -1)
+    bits = pack(flags)
+    return unpack(bits & -bits, flags.shape[-1])
+
+
+def vector(*values: jax.Array) -> jax.Array:
+    """The values side by side, as selects: XLA fuses those with their neighbours, a concatenation it often does not."""
+    place = np.arange(len(values))
+    joined = values[-1][..., None]
+    for index in reversed(range(len(values) - 1)):
+        joined = jnp.where(place <= index, values[index][..., None], joined)
+    return joined
 
 
 @pytree
 class Cells:
-    """A set of candidate cells, int32[cell] each."""
+    """A rectangle of candidate cells, row by row."""
 
-    rows: jax.Array
-    columns: jax.Array
-    blocks: jax.Array
+    corner: jax.Array  # int32[2]
+    blocks: jax.Array  # int8[cell]
+    width: int = static()
+
+    @property
+    def rows(self) -> jax.Array:
+        return self.corner[0] + np.arange(self.width**2, dtype=np.int32) // self.width
+
+    @property
+    def columns(self) -> jax.Array:
+        return self.corner[1] + np.arange(self.width**2, dtype=np.int32) % self.width
+
+    def cover(self, ids: jax.Array, blocks: jax.Array, where: jax.Array) -> Cells:
+        """The same cells with other blocks in some of them, given by their number on the floor."""
+        row, column = ids // SIZE - self.corner[0], ids % SIZE - self.corner[1]
+        inside = where & (row >= 0) & (row < self.width) & (column >= 0) & (column < self.width)
+        index = jnp.where(inside, row * self.width + column, self.width**2)
+        return replace(self, blocks=self.blocks.at[index].set(blocks.astype(self.blocks.dtype), mode="drop"))
 
 
 @pytree
@@ -86,8 +128,8 @@ class CumulativeChoice:
     uniform: jax.Array  # [3]
 
     def candidates(self, grid: jax.Array, level: jax.Array, player: jax.Array) -> Cells:
-        ids = jnp.arange(FLOOR)
-        return Cells(ids // SIZE, ids % SIZE, jax.lax.dynamic_index_in_dim(grid, level, 0, False).reshape(-1))
+        floor = jax.lax.dynamic_index_in_dim(grid, level, 0, keepdims=False)
+        return Cells(jnp.zeros(2, jnp.int32), floor.reshape(-1), SIZE)
 
     def pick(self, which: int, cells: Cells, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Whether any cell is valid, and one of the valid ones, each with the same chance."""
@@ -95,7 +137,7 @@ class CumulativeChoice:
         cumulative = jnp.cumsum(valid / number)
         level = cumulative[-1] * (1 - self.uniform[which])
         index = jnp.searchsorted(cumulative, level)
-        return number > 0, jnp.stack([index // SIZE, index % SIZE])
+        return number > 0, vector(index // SIZE, index % SIZE)
 
 
 @pytree
@@ -107,17 +149,15 @@ class HashChoice:
     def candidates(self, grid: jax.Array, level: jax.Array, player: jax.Array) -> Cells:
         corner = jnp.clip(player - REACH, 0, SIZE - WINDOW)
         blocks = jax.lax.dynamic_slice(grid, (level, corner[0], corner[1]), (1, WINDOW, WINDOW))
-        ids = jnp.arange(WINDOW * WINDOW)
-        return Cells(corner[0] + ids // WINDOW, corner[1] + ids % WINDOW, blocks.reshape(-1))
+        return Cells(corner, blocks.reshape(-1), WINDOW)
 
     def pick(self, which: int, cells: Cells, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
         """As `CumulativeChoice.pick`.  The hash fills the upper 22 bits, the index breaks ties in the lower ten."""
-        index = jnp.arange(valid.shape[-1], dtype=jnp.uint32)
-        ranks = (_mix(self.seed[which] + index * np.uint32(0x9E3779B9)) & np.uint32(~1023 & 0xFFFFFFFF)) | (index + 1)
+        index = np.arange(WINDOW**2, dtype=np.uint32)
+        ranks = (_mix(self.seed[which] + index * np.uint32(0x9E3779B9)) & np.uint32(0xFFFFFC00)) | (index + 1)
         best = jnp.where(valid, ranks, 0).max(-1)
         winner = (best & 1023).astype(jnp.int32) - 1
-        corner = jnp.stack([cells.rows[0], cells.columns[0]])
-        return best > 0, corner + jnp.stack([winner // WINDOW, winner % WINDOW])
+        return best > 0, cells.corner + vector(winner // WINDOW, winner % WINDOW)
 
 
 def _mix(words: jax.Array) -> jax.Array:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from perepisode.environments.craftax.engine.cells import vector
 from perepisode.environments.craftax.engine.sight import pick
 from perepisode.environments.craftax.engine.state import Mobs, State
 from perepisode.environments.craftax.engine.tables import (
@@ -38,7 +39,7 @@ def sword_damage(state: State) -> jax.Array:
     magic = 1 + 0.05 * (state.player_intelligence - 1)
     fire = physical * (state.sword_enchantment == 1) * 0.5 * magic
     ice = physical * (state.sword_enchantment == 2) * 0.5 * magic
-    return jnp.stack([physical * (1 + 0.25 * (state.player_strength - 1)), fire, ice])
+    return vector(physical * (1 + 0.25 * (state.player_strength - 1)), fire, ice)
 
 
 def arrow_damage(state: State, types: jax.Array, alive: jax.Array) -> jax.Array:
@@ -67,5 +68,5 @@ def damage_to_player(state: State, damage: jax.Array) -> jax.Array:
     """float32[...] for damage float32[..., kind], through armour and its enchantments."""
     enchantments = state.armour_enchantments
     worn = [state.inventory.armour * 0.1, (enchantments == 1) * 0.2, (enchantments == 2) * 0.2]
-    defense = jnp.stack([((part[0] + part[1]) + part[2]) + part[3] for part in worn])
+    defense = vector(*(((part[0] + part[1]) + part[2]) + part[3] for part in worn))
     return total(damage * (1 + (state.player_level == BOSS_LEVEL) * BOSS_EXTRA_DAMAGE), defense)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.environments.craftax.engine.cells import CumulativeChoice, HashChoice
-from perepisode.environments.craftax.engine.tables import CREATURES, ITEMS, MELEE, PASSIVE, POTIONS, RANGED, SLOT
+from perepisode.environments.craftax.engine.tables import CREATURES, ITEMS, PASSIVE, POTIONS, SLOT
 from perepisode.pytree import pytree
 
 ORES = np.array([SLOT[name] for name in ("coal", "iron", "diamond", "sapphire", "ruby")])
@@ -133,15 +133,13 @@ def chest_contents(*, torches, ore, ore_amount, potion, potion_amount, arrows, p
     return jnp.where(slots == potion_slot, jnp.expand_dims(potion_amount, -1), vector)
 
 
-HUNTERS = 5  # melee and ranged mobs; passive ones only wander
-WORDS = 1 + 13 + 2 + CREATURES + 2 * HUNTERS + 3 + 3 + 2
+WORDS = (1, 13, 2, CREATURES, CREATURES, CREATURES, 3, 3, 2)  # words of each need, in the order below
 
 
 def bulk_draws(key: jax.Array, batch: tuple[int, ...] = ()) -> Draws:
     """The same needs as `upstream_draws`, for a whole batch of worlds if asked, from one call of the generator."""
-    words = jax.random.bits(key, (*batch, WORDS), jnp.uint32)
-    sizes = (1, 13, 2, CREATURES, HUNTERS, HUNTERS, 3, 3, 2)
-    sapling, chest, choice, wander, axis, mood, spawn, cell, state_rng = jnp.split(words, np.cumsum(sizes)[:-1], -1)
+    words = jax.random.bits(key, (*batch, sum(WORDS)), jnp.uint32)
+    sapling, chest, choice, wander, axis, mood, spawn, cell, state_rng = jnp.split(words, np.cumsum(WORDS)[:-1], -1)
     directions = np.full(CREATURES, 4, np.uint32)
     directions[PASSIVE] = 8
     return Draws(
@@ -150,8 +148,8 @@ def bulk_draws(key: jax.Array, batch: tuple[int, ...] = ()) -> Draws:
         spell=_uniform(choice[..., 0]),
         armour=_uniform(choice[..., 1]),
         wander=1 + _below(wander, directions),
-        axis=_per_hunter(_uniform(axis)),
-        mood=_per_hunter(_uniform(mood)),
+        axis=_uniform(axis),
+        mood=_uniform(mood),
         spawn=_uniform(spawn),
         cell=HashChoice(cell),
         state_rng=state_rng,
@@ -165,12 +163,6 @@ def _uniform(words: jax.Array) -> jax.Array:
 def _below(words: jax.Array, bound) -> jax.Array:
     """Integers in [0, bound), bound at most 256: the high part of a 24-bit product."""
     return (((words >> 8) * jnp.asarray(bound, jnp.uint32)) >> 24).astype(jnp.int32)
-
-
-def _per_hunter(values: jax.Array) -> jax.Array:
-    melee, ranged = values[..., MELEE], values[..., MELEE.stop :]
-    idle = jnp.zeros((*values.shape[:-1], RANGED.start - PASSIVE.start))
-    return jnp.concatenate([melee, idle, ranged], -1)
 
 
 def _bulk_chest(words: jax.Array) -> jax.Array:

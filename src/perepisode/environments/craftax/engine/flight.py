@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.environments.craftax.engine import cells
-from perepisode.environments.craftax.engine.cells import any_of, first_of
+from perepisode.environments.craftax.engine.cells import any_of, pack, unpack
 from perepisode.environments.craftax.engine.combat import (
     arrow_damage,
     creature_defense,
@@ -25,6 +25,7 @@ from perepisode.environments.craftax.engine.tables import (
     FRIENDLY,
     HOSTILE,
     IS_PASSIVE,
+    MISSILES,
     PROJECTILE_DAMAGE,
     PROJECTILE_OF,
     RANGED,
@@ -32,10 +33,11 @@ from perepisode.environments.craftax.engine.tables import (
     SOLID,
     Block,
 )
-from perepisode.environments.craftax.engine.unlock import for_kills
 from perepisode.pytree import pytree
 
 SOLIDS = np.flatnonzero(SOLID)
+IS_FRIENDLY = np.arange(MISSILES) >= FRIENDLY.start
+EARLIER = np.arange(3) < np.arange(MISSILES)[:, None]  # Craftax moves one projectile after the other
 
 
 @pytree
@@ -52,9 +54,9 @@ def shoot_at_player(floor: Floor, intent: Intent, shooters: jax.Array, ahead: Ah
     missiles, directions = floor.missiles, floor.directions
     mobs, toward = floor.creatures.slots(RANGED), intent.toward[RANGED]
     kinds = jnp.asarray(PROJECTILE_OF)[mobs.type_id]
-    friendly = jnp.zeros(3, bool)
     for shooter in range(2):
-        slot = jnp.concatenate([first_of(~missiles.mask[HOSTILE]) & shooters[shooter], friendly])
+        free = pack(~missiles.mask[HOSTILE])
+        slot = unpack(free & -free, MISSILES) & shooters[shooter]
         missiles = replace(
             missiles,
             position=jnp.where(slot[:, None], mobs.position[shooter], missiles.position),
@@ -71,25 +73,23 @@ def shoot_at_player(floor: Floor, intent: Intent, shooters: jax.Array, ahead: Ah
 
 
 def fly_at_player(state: State, floor: Floor, ahead: Ahead) -> tuple[State, Floor, jax.Array, Ahead]:
-    """Hostile projectiles.  They break tables and furnaces; also returned: which did, and the cells as they left them."""
+    """Hostile projectiles.  Also returned: which of them broke a table or furnace, and the cells as they left them."""
     missiles, player = floor.missiles, state.player_position
     mask, position = missiles.mask[HOSTILE], ahead.position[HOSTILE]
-    reaches_player = (position == player).all(-1)
-    hits = mask & (reaches_player | (missiles.position[HOSTILE] == player).all(-1))
+    reaches_player = cells.same(position, player)
+    hits = mask & (reaches_player | cells.same(missiles.position[HOSTILE], player))
     damage = damage_to_player(state, jnp.asarray(PROJECTILE_DAMAGE)[missiles.type_id[HOSTILE]])
     ids = cells.cell_id(position)
     mob_ids = cells.cell_id(floor.creatures.position)
     in_mob = any_of((ids[:, None] == mob_ids) & floor.creatures.mask) | reaches_player
-    lands = (position < SIZE).all(-1)  # Craftax's write beyond the far edge is dropped, before the near edge wraps
-    health, blocks, broken = state.player_health, list(ahead.block), []
+    # Craftax's write beyond the far edge is dropped, one before the near edge wraps around.
+    lands = (position[:, 0] < SIZE) & (position[:, 1] < SIZE)
+    broken = mask & lands & cells.member(ahead.block[HOSTILE], (Block.FURNACE, Block.CRAFTING_TABLE))
+    gone_before = broken & (ahead.id[:, None] == ahead.id[HOSTILE]) & EARLIER
+    block = jnp.where(any_of(gone_before), Block.PATH, ahead.block)
+    health = state.player_health
     for missile in range(HOSTILE.stop):
         health = health - damage[missile] * hits[missile]
-        breaks = mask[missile] & cells.member(blocks[missile], (Block.FURNACE, Block.CRAFTING_TABLE)) & lands[missile]
-        broken.append(breaks)
-        for later in range(missile + 1, len(blocks)):
-            same = breaks & (ahead.id[later] == ahead.id[missile])
-            blocks[later] = jnp.where(same, Block.PATH, blocks[later])
-    block = jnp.stack(blocks)
     flies = mask & cells.in_bounds(position) & ~cells.member(block[HOSTILE], SOLIDS) & ~in_mob & ~hits
     state = replace(
         state,
@@ -97,12 +97,12 @@ def fly_at_player(state: State, floor: Floor, ahead: Ahead) -> tuple[State, Floo
         is_sleeping=state.is_sleeping & ~any_of(hits),
         is_resting=state.is_resting & ~any_of(hits),
     )
-    new_mask = jnp.concatenate([flies, missiles.mask[FRIENDLY]])
-    floor = replace(floor, missiles=replace(missiles, mask=new_mask))
-    return state, floor, jnp.stack(broken), replace(ahead, block=block)
+    flying = unpack(pack(flies), MISSILES) | (missiles.mask & IS_FRIENDLY)
+    floor = replace(floor, missiles=replace(missiles, mask=flying))
+    return state, floor, broken, replace(ahead, block=block)
 
 
-def fly_at_mobs(state: State, floor: Floor, ahead: Ahead) -> tuple[State, Floor, jax.Array]:
+def fly_at_mobs(state: State, floor: Floor, ahead: Ahead) -> tuple[State, Floor]:
     """The player's projectiles hit the mob in their cell or else the one in the next, and end there."""
     before = floor.creatures
     missiles = floor.missiles
@@ -112,21 +112,19 @@ def fly_at_mobs(state: State, floor: Floor, ahead: Ahead) -> tuple[State, Floor,
     mob_ids = cells.cell_id(before.position)
     here = cells.cell_id(missiles.position[FRIENDLY])[:, None] == mob_ids
     there = cells.cell_id(ahead.position[FRIENDLY])[:, None] == mob_ids
-    creatures, struck = before, []
+    creatures, struck = before, jnp.int32(0)  # as bits
     for missile in range(3):
         hit = here[missile] & creatures.mask
         first = any_of(hit)
         creatures = strike(creatures, hit, dealt[missile])
         hit = there[missile] & creatures.mask
         creatures = strike(creatures, hit, jnp.where(first, 0.0, dealt[missile]))
-        struck.append(first | any_of(hit))
-    solid = cells.member(ahead.block[FRIENDLY], SOLIDS)
-    flies = mask & cells.in_bounds(ahead.position[FRIENDLY]) & ~solid & ~jnp.stack(struck)
+        struck = struck | (first | any_of(hit)) << missile
+    stopped = cells.member(ahead.block, SOLIDS) | ~cells.in_bounds(ahead.position)
+    stopped = stopped | unpack(struck << FRIENDLY.start, MISSILES)
     killed = before.mask & ~creatures.mask
-    kills = sum((killed & ~IS_PASSIVE)[mob].astype(jnp.int32) for mob in range(killed.shape[0]))
+    kills = jax.lax.population_count(pack(killed & ~IS_PASSIVE))
     state = replace(state, monsters_killed=state.monsters_killed + at_level(state) * kills)
-    new_mask = jnp.concatenate([missiles.mask[HOSTILE], flies])
-    floor = replace(
-        floor, creatures=creatures, missiles=replace(missiles, mask=new_mask, position=ahead.position)
-    )
-    return state, floor, for_kills(killed, before.type_id, eaten=False)
+    new_mask = missiles.mask & ~(IS_FRIENDLY & stopped)
+    floor = replace(floor, creatures=creatures, missiles=replace(missiles, mask=new_mask, position=ahead.position))
+    return state, floor

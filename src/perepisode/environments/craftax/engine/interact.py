@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.environments.craftax.engine import cells
-from perepisode.environments.craftax.engine.cells import any_of, first_of
+from perepisode.environments.craftax.engine.cells import any_of, pack, unpack
 from perepisode.environments.craftax.engine.combat import creature_defense, strike, sword_damage, total
 from perepisode.environments.craftax.engine.draws import Draws
 from perepisode.environments.craftax.engine.sight import Floor, Sight
@@ -17,6 +17,7 @@ from perepisode.environments.craftax.engine.state import State
 from perepisode.environments.craftax.engine.tables import (
     BOSS_WAVE,
     IS_PASSIVE,
+    ITEMS,
     LEVELS,
     PASSIVE,
     SLOT,
@@ -24,27 +25,24 @@ from perepisode.environments.craftax.engine.tables import (
     Action,
     Block,
     counts,
-    rows,
 )
-from perepisode.environments.craftax.engine.unlock import for_kills, grant
+from perepisode.environments.craftax.engine.unlock import grant
 
-BLOCKS = len(Block)
-BECOMES = np.arange(BLOCKS, dtype=np.int32)
-PICKAXE = np.zeros(BLOCKS, np.int32)
-for _block, _becomes, _pickaxe in (
-    (Block.TREE, Block.GRASS, 0), (Block.FIRE_TREE, Block.FIRE_GRASS, 0), (Block.ICE_SHRUB, Block.ICE_GRASS, 0),
-    (Block.STONE, Block.PATH, 1), (Block.STALAGMITE, Block.PATH, 1), (Block.COAL, Block.PATH, 1),
-    (Block.IRON, Block.PATH, 2), (Block.DIAMOND, Block.PATH, 3), (Block.SAPPHIRE, Block.PATH, 4),
-    (Block.RUBY, Block.PATH, 4), (Block.FURNACE, Block.PATH, 0), (Block.CRAFTING_TABLE, Block.PATH, 0),
-    (Block.CHEST, Block.PATH, 0), (Block.RIPE_PLANT, Block.PLANT, 0),
-):  # fmt: skip
-    BECOMES[_block], PICKAXE[_block] = _becomes, _pickaxe
-HARVEST = rows(BLOCKS, {
-    Block.TREE: counts(wood=1), Block.FIRE_TREE: counts(wood=1), Block.ICE_SHRUB: counts(wood=1),
-    Block.STONE: counts(stone=1), Block.STALAGMITE: counts(stone=1), Block.COAL: counts(coal=1),
-    Block.IRON: counts(iron=1), Block.DIAMOND: counts(diamond=1), Block.SAPPHIRE: counts(sapphire=1),
-    Block.RUBY: counts(ruby=1),
-})  # fmt: skip
+NOTHING = 63
+MINING = {  # block: what it becomes, the pickaxe it takes, the item it gives
+    Block.TREE: (Block.GRASS, 0, "wood"), Block.FIRE_TREE: (Block.FIRE_GRASS, 0, "wood"),
+    Block.ICE_SHRUB: (Block.ICE_GRASS, 0, "wood"),
+    Block.STONE: (Block.PATH, 1, "stone"), Block.STALAGMITE: (Block.PATH, 1, "stone"),
+    Block.COAL: (Block.PATH, 1, "coal"), Block.IRON: (Block.PATH, 2, "iron"),
+    Block.DIAMOND: (Block.PATH, 3, "diamond"), Block.SAPPHIRE: (Block.PATH, 4, "sapphire"),
+    Block.RUBY: (Block.PATH, 4, "ruby"),
+    Block.FURNACE: (Block.PATH, 0, None), Block.CRAFTING_TABLE: (Block.PATH, 0, None),
+    Block.CHEST: (Block.PATH, 0, None), Block.RIPE_PLANT: (Block.PLANT, 0, None),
+}  # fmt: skip
+# One integer a block, because each table look-up is a memory access: becomes, then pickaxe, then item.
+MINED = np.array([block | NOTHING << 16 for block in Block], np.int32)
+for _block, (_becomes, _pickaxe, _item) in MINING.items():
+    MINED[_block] = _becomes | _pickaxe << 8 | (NOTHING if _item is None else SLOT[_item]) << 16
 FOUND_ONCE = counts(pickaxe=1, sword=1) > 0  # a chest's tool replaces a worse one, it does not add up
 
 
@@ -58,10 +56,10 @@ def at_level(state: State) -> jax.Array:
     return jnp.arange(LEVELS) == state.player_level
 
 
-def fight(state: State, floor: Floor, sight: Sight, does: jax.Array) -> tuple[State, Floor, jax.Array, jax.Array]:
+def fight(state: State, floor: Floor, sight: Sight, does: jax.Array) -> tuple[State, Floor, jax.Array]:
     """The blow at whatever stands in front.  A passive mob killed by hand is eaten.  Also: was anything hit."""
     before = floor.creatures
-    hit = does & before.mask & (before.position == sight.facing).all(-1)
+    hit = does & before.mask & cells.same(before.position, sight.facing)
     creatures = strike(before, hit, total(sword_damage(state), creature_defense(before.type_id)))
     killed = before.mask & ~creatures.mask
     eaten = any_of(killed[PASSIVE])
@@ -71,21 +69,22 @@ def fight(state: State, floor: Floor, sight: Sight, does: jax.Array) -> tuple[St
         player_hunger=jnp.where(eaten, 0.0, state.player_hunger),
         monsters_killed=state.monsters_killed + at_level(state) * any_of(killed & ~IS_PASSIVE),
     )
-    unlocked = for_kills(killed, before.type_id, eaten=True)
-    return state, replace(floor, creatures=creatures), any_of(hit), unlocked
+    return state, replace(floor, creatures=creatures), any_of(hit)
 
 
 def mine(draws: Draws, state: State, sight: Sight, works: jax.Array):
     """The block in front if `works`: what it becomes, the change of the inventory, unlocked, and the fed player."""
     block, items = sight.block, state.inventory.counts
-    works &= items[SLOT["pickaxe"]] >= jnp.asarray(PICKAXE)[block]
-    change = jnp.asarray(HARVEST)[block]
-    change = change + jnp.where((block == Block.GRASS) & (draws.sapling < 0.1), counts(sapling=1), 0)
+    mined = jnp.asarray(MINED)[block]
+    works &= items[SLOT["pickaxe"]] >= (mined >> 8) & 255
+    given = jnp.where((block == Block.GRASS) & (draws.sapling < 0.1), SLOT["sapling"], mined >> 16)
+    change = (np.arange(ITEMS) == given).astype(jnp.int32)
     change = change + jnp.where(block == Block.CHEST, loot(draws.chest, state), 0)
     drinks = works & ((block == Block.WATER) | (block == Block.FOUNTAIN))
     eats = works & (block == Block.RIPE_PLANT)
-    found = (state.growing_plants_positions == sight.facing).all(-1)
-    first = first_of(found) | (~any_of(found) & (jnp.arange(found.shape[0]) == 0))
+    found = cells.same(state.growing_plants_positions, sight.facing)
+    matches = pack(found)
+    first = unpack(jnp.where(matches == 0, 1, matches & -matches), found.shape[0])
     state = replace(
         state,
         player_drink=jnp.where(drinks, jnp.minimum(max_food(state), state.player_drink + 1), state.player_drink),
@@ -96,7 +95,7 @@ def mine(draws: Draws, state: State, sight: Sight, works: jax.Array):
     )
     unlocked = grant(drinks, Achievement.COLLECT_DRINK) | grant(eats, Achievement.EAT_PLANT)
     unlocked = unlocked | grant(works & (block == Block.CHEST), Achievement.OPEN_CHEST)
-    becomes = jnp.where(works, jnp.asarray(BECOMES)[block], block)
+    becomes = jnp.where(works, mined & 255, block)
     return state, becomes, jnp.where(works, change, 0), unlocked
 
 
@@ -114,9 +113,9 @@ def loot(chest: jax.Array, state: State) -> jax.Array:
 def interact(draws: Draws, state: State, floor: Floor, sight: Sight, action: jax.Array):
     """Craftax's `do_action`; chest and boss count even where a mob stands in the way or the cell is off the map."""
     does = action == Action.DO
-    state, floor, fought, unlocked = fight(state, floor, sight, does)
+    state, floor, fought = fight(state, floor, sight, does)
     works = does & sight.facing_inside & ~fought
-    state, block, change, mined = mine(draws, state, sight, works)
+    state, block, change, unlocked = mine(draws, state, sight, works)
     opens = does & (sight.block == Block.CHEST)
     undefended = ~any_of(floor.creatures.mask & ~IS_PASSIVE)
     hurt = does & (sight.block == Block.NECROMANCER) & sight.on_boss_floor & undefended
@@ -128,7 +127,7 @@ def interact(draws: Draws, state: State, floor: Floor, sight: Sight, action: jax
         boss_progress=state.boss_progress + hurt,
         boss_timesteps_to_spawn_this_round=wave,
     )
-    unlocked = unlocked | mined | grant(hurt & works, Achievement.DAMAGE_NECROMANCER)
+    unlocked = unlocked | grant(hurt & works, Achievement.DAMAGE_NECROMANCER)
     return state, floor, block, change, unlocked
 
 

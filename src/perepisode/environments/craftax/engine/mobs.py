@@ -21,7 +21,6 @@ from perepisode.environments.craftax.engine.tables import (
     MELEE,
     MELEE_DAMAGE,
     PARAMS,
-    RANGED,
     SIZE,
     SOLID,
     Achievement,
@@ -31,7 +30,8 @@ from perepisode.environments.craftax.engine.unlock import grant
 from perepisode.pytree import pytree
 
 IS_MELEE, IS_RANGED = CREATURE_CLASS == 1, CREATURE_CLASS == 2
-COLLIDES = COLLISION[:, CREATURE_CLASS]  # [type, creature, (ground, water, lava)]
+# For each creature slot, the types that may not enter ground, water and lava, as bits.
+BARRED = (COLLISION[:, CREATURE_CLASS] << np.arange(len(COLLISION))[:, None, None]).sum(0)
 MELEE_COOLDOWN, RANGED_COOLDOWN = 5, 4
 
 
@@ -50,7 +50,7 @@ def intend(draws: Draws, creatures: Mobs, player: jax.Array, on_boss_floor: jax.
     rows, columns = jnp.abs(away[:, 0]), jnp.abs(away[:, 1])
     distance = rows + columns
     along_columns = (columns > rows) | ((columns == rows) & (draws.axis < 0.5))
-    toward = jnp.sign(away) * jnp.stack([~along_columns, along_columns], -1)
+    toward = jnp.sign(away) * cells.vector(~along_columns, along_columns)
     wander = direction_vector(draws.wander)
     pursues = IS_MELEE & ((distance < 10) | on_boss_floor) & (draws.mood < 0.75)
     pursues = pursues | (IS_RANGED & (distance >= 6) & (draws.mood > 0.85))
@@ -61,12 +61,11 @@ def intend(draws: Draws, creatures: Mobs, player: jax.Array, on_boss_floor: jax.
 
 def passable(types: jax.Array, targets: jax.Array, blocks: jax.Array) -> jax.Array:
     """bool[8]: may this kind of mob enter this kind of block?"""
-    collides = jnp.asarray(COLLIDES)[types, np.arange(CREATURES)]
     solid = cells.member(blocks, np.flatnonzero(SOLID))
     water, lava = blocks == Block.WATER, blocks == Block.LAVA
     ground = ~(solid | water | lava)
-    barred = (collides[:, 0] & ground) | (collides[:, 1] & water) | (collides[:, 2] & lava)
-    return cells.in_bounds(targets) & ~solid & ~barred
+    barred = jnp.where(ground, BARRED[:, 0], jnp.where(water, BARRED[:, 1], BARRED[:, 2]))
+    return cells.in_bounds(targets) & ~solid & ((barred >> types) & 1 == 0)
 
 
 def move_creatures(
@@ -87,7 +86,7 @@ def move_creatures(
     clear = passable(creatures.type_id, intent.target, blocks) & (target != player_cell)
     cell = list(creatures.position[:, 0] * SIZE + creatures.position[:, 1])
     alive = list(creatures.mask)
-    moves, attacks = [], []
+    moves = attacks = jnp.zeros_like(player_cell)  # as bits
     for mob in range(CREATURES):
         blocked = ~clear[mob]
         for other in range(CREATURES):
@@ -96,14 +95,14 @@ def move_creatures(
         move = ~blocked & ~attack
         cell[mob] = jnp.where(move, target[mob], cell[mob])
         alive[mob] = stays[mob]
-        moves.append(move)
-        attacks.append(attack)
-    attacking = jnp.stack(attacks)
+        moves = moves | move << mob
+        attacks = attacks | attack << mob
+    attacking = cells.unpack(attacks, CREATURES)
     pause = np.where(IS_MELEE, MELEE_COOLDOWN, RANGED_COOLDOWN)
     cooldown = jnp.where(attacking, pause, creatures.attack_cooldown - ~IS_PASSIVE)
     moved = replace(
         creatures,
-        position=jnp.where(jnp.stack(moves)[:, None], intent.target, creatures.position),
+        position=jnp.where(cells.unpack(moves, CREATURES)[:, None], intent.target, creatures.position),
         mask=stays,
         attack_cooldown=cooldown,
     )
@@ -124,5 +123,3 @@ def suffer_melee(state: State, floor: Floor, attacking: jax.Array) -> tuple[Stat
         sleeping, resting = sleeping & ~hit, resting & ~hit
     state = replace(state, player_health=health, is_sleeping=sleeping, is_resting=resting)
     return state, grant(woken, Achievement.WAKE_UP)
-
-

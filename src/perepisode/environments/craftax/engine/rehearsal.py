@@ -6,7 +6,7 @@ among mobs, projectiles, plants and all kinds of blocks.  Used by the tests and 
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from craftax.craftax import craftax_state as upstream
 from craftax.craftax.game_logic import craftax_step, is_game_over
 
 from perepisode.environments.craftax.engine.draws import upstream_draws
-from perepisode.environments.craftax.engine.state import State, from_upstream, generate, to_upstream
+from perepisode.environments.craftax.engine.state import State, from_upstream, to_upstream
 from perepisode.environments.craftax.engine.step import is_over, step
 from perepisode.environments.craftax.engine.tables import (
     FLOOR_MOBS,
@@ -26,13 +26,20 @@ from perepisode.environments.craftax.engine.tables import (
     Action,
     Block,
 )
+from perepisode.environments.craftax.events import Events
 from perepisode.pytree import pytree
 
+EnvState = Any  # Craftax's; its dataclasses declare plain numbers where arrays go
+Inventory: Any = upstream.Inventory
 NEAR = 5  # staged mobs, projectiles and blocks lie at most this far from the player
+USEFUL = (
+    Block.PATH, Block.GRASS, Block.CRAFTING_TABLE, Block.FURNACE, Block.CHEST, Block.WATER, Block.NECROMANCER,
+    Block.ENCHANTMENT_TABLE_FIRE, Block.ENCHANTMENT_TABLE_ICE, Block.RIPE_PLANT,
+)  # fmt: skip
 TOOL_LEVELS = {"pickaxe": 5, "sword": 5, "bow": 2}
 
 
-def stage(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
+def stage(key: jax.Array, state: EnvState) -> EnvState:
     """A world in the middle of everything: a random floor and place, random possessions, company and blocks."""
     place, blocks, body, mobs, missiles, plants, world = jax.random.split(key, 7)
     state = _stand_somewhere(place, state)
@@ -44,16 +51,23 @@ def stage(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
     keys = jax.random.split(world, 7)
     return state.replace(
         chests_opened=jax.random.bernoulli(keys[0], 0.5, (LEVELS,)),
-        monsters_killed=jax.random.randint(keys[1], (LEVELS,), 5, 11),
+        monsters_killed=jax.random.randint(keys[1], (LEVELS,), 6, 11),
         boss_progress=jax.random.randint(keys[2], (), 0, LEVELS - 1),
         boss_timesteps_to_spawn_this_round=jax.random.randint(keys[3], (), -4, 4),
-        achievements=jax.random.bernoulli(keys[4], 0.5, state.achievements.shape),
-        timestep=jax.random.choice(keys[5], jnp.array([0, 99_990])) + jax.random.randint(keys[5], (), 0, 600),
+        achievements=jax.random.bernoulli(keys[4], 0.3, state.achievements.shape),
+        timestep=_late_or_early(keys[5]),
         light_level=jax.random.uniform(keys[6]),
     )
 
 
-def _stand_somewhere(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
+def _late_or_early(key: jax.Array) -> jax.Array:
+    """A time of day, or in one world of ten the last moments before the time limit."""
+    early = jax.random.randint(key, (), 0, 2 * PARAMS.day_length)
+    late = PARAMS.max_timesteps - 1 - early % 50
+    return jnp.where(jax.random.uniform(key) < 0.1, late, early)
+
+
+def _stand_somewhere(key: jax.Array, state: EnvState) -> EnvState:
     """By a ladder, at the map's edge, or anywhere."""
     keys = jax.random.split(key, 6)
     level = jax.random.randint(keys[0], (), 0, LEVELS)
@@ -64,12 +78,12 @@ def _stand_somewhere(key: jax.Array, state: upstream.EnvState) -> upstream.EnvSt
         player_level=level,
         player_position=spots[jax.random.randint(keys[3], (), 0, 4)],
         player_direction=jax.random.randint(keys[4], (), 1, 5),
-        is_sleeping=jax.random.bernoulli(keys[5], 0.1),
-        is_resting=jax.random.bernoulli(keys[0], 0.1),
+        is_sleeping=jax.random.bernoulli(keys[5], 0.05),
+        is_resting=jax.random.bernoulli(keys[0], 0.05),
     )
 
 
-def _scatter_blocks(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
+def _scatter_blocks(key: jax.Array, state: EnvState) -> EnvState:
     keys = jax.random.split(key, 5)
     grid = jnp.stack(jnp.meshgrid(jnp.arange(SIZE), jnp.arange(SIZE), indexing="ij"), -1)
     offset = jnp.abs(grid - state.player_position)
@@ -77,7 +91,7 @@ def _scatter_blocks(key: jax.Array, state: upstream.EnvState) -> upstream.EnvSta
     near = (offset <= NEAR).all(-1) & (offset > 0).any(-1)
     floor = jnp.arange(LEVELS)[:, None, None] == state.player_level
     kinds = jax.random.randint(keys[0], (SIZE, SIZE), 2, len(Block))
-    useful = jnp.array([Block.PATH, Block.GRASS, Block.CRAFTING_TABLE, Block.FURNACE, Block.CHEST, Block.WATER])
+    useful = jnp.array(USEFUL)
     kinds = jnp.where(
         jax.random.bernoulli(keys[1], 0.4, kinds.shape),
         useful[jax.random.randint(keys[2], kinds.shape, 0, len(useful))],
@@ -95,7 +109,7 @@ def _scatter_blocks(key: jax.Array, state: upstream.EnvState) -> upstream.EnvSta
     )
 
 
-def _equip(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
+def _equip(key: jax.Array, state: EnvState) -> EnvState:
     uniforms = iter(jax.random.uniform(key, (100,)))
 
     def between(low, high):
@@ -109,8 +123,8 @@ def _equip(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
     most = jnp.array([3, 12, 100])[below(3)]
     items = {name: below(TOOL_LEVELS.get(name, most)) for name in SCALAR_ITEMS}
     return state.replace(
-        inventory=upstream.Inventory(armour=below(3, 4), potions=below(most, 6), **items),
-        player_health=below(9).astype(jnp.float32) + 0.5,
+        inventory=Inventory(armour=below(3, 4) * below(2), potions=below(most, 6), **items),
+        player_health=between(2.0, 13.0),
         player_food=below(10),
         player_drink=below(10),
         player_energy=below(10),
@@ -131,7 +145,7 @@ def _equip(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
     )
 
 
-def _around(key: jax.Array, state: upstream.EnvState, count: int) -> jax.Array:
+def _around(key: jax.Array, state: EnvState, count: int) -> jax.Array:
     """Distinct cells near the player, on the map, none of them the player's."""
     corner = jnp.clip(state.player_position - NEAR, 0, SIZE - 2 * NEAR - 1)
     side = jnp.arange(2 * NEAR + 1)
@@ -141,7 +155,7 @@ def _around(key: jax.Array, state: upstream.EnvState, count: int) -> jax.Array:
     return grid[jax.lax.top_k(jnp.where(distance > 0, score, -1.0), count)[1]]
 
 
-def _populate(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
+def _populate(key: jax.Array, state: EnvState) -> EnvState:
     keys = jax.random.split(key, 4)
     positions = _around(keys[0], state, 8)
     density = jax.random.uniform(keys[1])
@@ -170,7 +184,7 @@ def _populate(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
     return to_upstream(from_upstream(state))  # which derives the mob map
 
 
-def _shoot(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
+def _shoot(key: jax.Array, state: EnvState) -> EnvState:
     floor = jnp.arange(LEVELS)[:, None] == state.player_level
     steps = jnp.array([[0, -1], [0, 1], [-1, 0], [1, 0]])
 
@@ -195,7 +209,7 @@ def _shoot(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
     )
 
 
-def _plant(key: jax.Array, state: upstream.EnvState) -> upstream.EnvState:
+def _plant(key: jax.Array, state: EnvState) -> EnvState:
     keys = jax.random.split(key, 3)
     return state.replace(
         growing_plants_positions=_around(keys[0], state, STATIC.max_growing_plants),
@@ -218,7 +232,7 @@ def choose_action(key: jax.Array) -> jax.Array:
 class Comparison:
     """One world in both engines, and what was seen on the way."""
 
-    theirs: upstream.EnvState
+    theirs: EnvState
     ours: State
     over: jax.Array  # bool: this world has ended, its further steps do not count
     steps: jax.Array  # int32[level]
@@ -227,11 +241,7 @@ class Comparison:
     mismatches: dict[str, jax.Array]  # steps after which this field differed
 
 
-def begin(key: jax.Array, staged: jax.Array) -> Comparison:
-    """A fresh world, or a staged one."""
-    world, scene = jax.random.split(key)
-    plain = to_upstream(generate(world))
-    theirs = jax.tree.map(partial(jnp.where, staged), stage(scene, plain), plain)
+def begin(theirs: EnvState) -> Comparison:
     ours = from_upstream(theirs)
     return Comparison(
         theirs=theirs,
@@ -244,17 +254,15 @@ def begin(key: jax.Array, staged: jax.Array) -> Comparison:
     )
 
 
-def compare_step(seen: Comparison, key: jax.Array) -> Comparison:
-    """The same action with the same random draws in both engines."""
-    choice, luck = jax.random.split(key)
-    action = choose_action(choice)
+def compare_step(seen: Comparison, luck: jax.Array, action: jax.Array) -> tuple[Comparison, Events]:
+    """The same action with the same random draws in both engines.  Also what our step reported."""
     theirs, their_reward = craftax_step(luck, seen.theirs, action, PARAMS, STATIC)
-    ours, our_reward, _ = step(upstream_draws(luck), seen.ours, action)
+    ours, our_reward, events = step(upstream_draws(luck), seen.ours, action)
     over = is_game_over(theirs, PARAMS, STATIC)
     left = {**_leaves(theirs), "reward": their_reward, "over": over}
     right = {**_leaves(to_upstream(ours)), "reward": our_reward, "over": is_over(ours)}
     counted = ~seen.over
-    return Comparison(
+    after = Comparison(
         theirs=theirs,
         ours=ours,
         over=seen.over | over,
@@ -265,6 +273,7 @@ def compare_step(seen: Comparison, key: jax.Array) -> Comparison:
             name: number + (counted & differs(left[name], right[name])) for name, number in seen.mismatches.items()
         },
     )
+    return after, events
 
 
 def differs(left: jax.Array, right: jax.Array) -> jax.Array:

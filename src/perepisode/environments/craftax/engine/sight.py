@@ -53,7 +53,7 @@ def direction_vector(action: jax.Array) -> jax.Array:
     """int32[..., 2] for the actions left, right, up, down; zero for all others."""
     row = (action == 4).astype(jnp.int32) - (action == 3)
     column = (action == 2).astype(jnp.int32) - (action == 1)
-    return jnp.stack([row, column], -1)
+    return cells.vector(row, column)
 
 
 def look(state: State) -> Sight:

@@ -7,13 +7,14 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
-from perepisode.environments.craftax.engine.cells import Cells, any_of, first_of, member
+from perepisode.environments.craftax.engine.cells import Cells, any_of, member, pack, unpack
 from perepisode.environments.craftax.engine.draws import Draws
 from perepisode.environments.craftax.engine.interact import at_level
 from perepisode.environments.craftax.engine.sight import Floor, pick
 from perepisode.environments.craftax.engine.state import Mobs, State
 from perepisode.environments.craftax.engine.tables import (
     CLEARED,
+    CREATURES,
     FLOOR_MOBS,
     MELEE,
     MOB_HEALTH,
@@ -30,10 +31,8 @@ DEEP_THING = 5  # the ranged mob that lives in water
 PASSIVE_NEAREST, HOSTILE_NEAREST, BOSS_FARTHEST = 3, 9, 6
 
 
-def spawn(
-    draws: Draws, state: State, floor: Floor, places: Cells, on_boss_floor: jax.Array
-) -> Floor:
-    """Passive, then melee, then ranged; each avoids the cells of all mobs already there."""
+def spawn(draws: Draws, state: State, floor: Floor, places: Cells, on_boss_floor: jax.Array) -> Floor:
+    """Passive, then melee, then ranged.  `places` shows no block where a mob stands; new mobs avoid each other too."""
     level = state.player_level
     chance = jnp.asarray(SPAWN_CHANCE)[level]
     types = jnp.asarray(FLOOR_MOBS)[jnp.where(on_boss_floor, state.boss_progress, level)]
@@ -41,7 +40,7 @@ def spawn(
     columns = places.columns - state.player_position[1]
     squared = rows * rows + columns * columns
     soil, graves = member(places.blocks, SOIL), member(places.blocks, GRAVES)
-    free = (squared < PARAMS.mob_despawn_distance**2) & ~crowded(places, floor.creatures)
+    free = squared < PARAMS.mob_despawn_distance**2
     apart = jnp.where(on_boss_floor, squared <= BOSS_FARTHEST**2, squared > HOSTILE_NEAREST**2)
     waters = jnp.where(types[2] == DEEP_THING, places.blocks == Block.WATER, soil)
     coefficient = hostile_coefficient(state, on_boss_floor)
@@ -64,15 +63,6 @@ def spawn(
     return replace(floor, creatures=creatures)
 
 
-def crowded(places: Cells, creatures: Mobs) -> jax.Array:
-    """bool[cell]: is there a living mob?"""
-    found = jnp.zeros(places.rows.shape, bool)
-    for mob in range(creatures.mask.shape[0]):
-        row, column = creatures.position[mob, 0], creatures.position[mob, 1]
-        found = found | (creatures.mask[mob] & (places.rows == row) & (places.columns == column))
-    return found
-
-
 def hostile_coefficient(state: State, on_boss_floor: jax.Array) -> jax.Array:
     """Three times as many monsters until a floor is cleared; with the boss, all at once while a wave lasts."""
     uncleared = any_of(at_level(state) & (state.monsters_killed < CLEARED))
@@ -80,21 +70,16 @@ def hostile_coefficient(state: State, on_boss_floor: jax.Array) -> jax.Array:
     return (1 + 2 * uncleared) * jnp.where(on_boss_floor, wave, 1)
 
 
-def settle(
-    creatures: Mobs, slots: slice, kind: jax.Array, healths, cell: jax.Array, appears: jax.Array
-) -> Mobs:
+def settle(creatures: Mobs, slots: slice, kind: jax.Array, healths, cell: jax.Array, appears: jax.Array) -> Mobs:
     """Fill the first free slot.  Craftax writes the type even if none appears, into the first slot if all are taken."""
-    free = ~creatures.mask[slots]
-    slot = first_of(free) | (~any_of(free) & (jnp.arange(free.shape[0]) == 0))
+    free = pack(~creatures.mask[slots])
+    lowest = jnp.where(free == 0, 1, free & -free)
+    slot = unpack(lowest << slots.start, CREATURES)
     taken = slot & appears
-
-    def put(array, values):
-        return jnp.concatenate([array[: slots.start], values, array[slots.stop :]])
-
     return replace(
         creatures,
-        position=put(creatures.position, jnp.where(taken[:, None], cell, creatures.position[slots])),
-        health=put(creatures.health, jnp.where(taken, pick(jnp.asarray(healths), kind), creatures.health[slots])),
-        mask=put(creatures.mask, creatures.mask[slots] | taken),
-        type_id=put(creatures.type_id, jnp.where(slot, kind, creatures.type_id[slots])),
+        position=jnp.where(taken[:, None], cell, creatures.position),
+        health=jnp.where(taken, pick(jnp.asarray(healths), kind), creatures.health),
+        mask=creatures.mask | taken,
+        type_id=jnp.where(slot, kind, creatures.type_id),
     )

@@ -21,8 +21,8 @@ from perepisode.environments.craftax.engine.tables import (
     PARAMS,
     PASSIVE,
     RANGED,
-    SLOT,
     TORCH_LIGHT,
+    VISIBLE_LIGHT,
     Action,
     Block,
     Item,
@@ -51,18 +51,32 @@ def step(draws: Draws, state: State, action: jax.Array) -> tuple[State, jax.Arra
     seen = floor.creatures
     seen_from = state.player_position
     state, floor, edits, acted = act(draws, state, floor, sight, action)
+    state, floor, edits, acted = settled(state, floor, edits, acted)
     struck = floor.creatures
     state, floor, edits, fought = update_mobs(draws, state, floor, sight, edits)
+    state, floor, edits, fought = settled(state, floor, edits, fought)
     fallen = floor.creatures
-    floor = populate(draws, state, floor, sight, edits)
+    floor, map_is_read = populate(draws, state, floor, sight, edits)
     state = put_back(state, floor)
     state, ripe = body.grow_plants(state)
-    state = write_maps(state, sight, edits, ripe)
+    state = write_maps(state, sight, edits, ripe, map_is_read)
     state, woke = body.sleep_and_rest(state, action)
     state = body.clip(body.live(state))
-    state, reward = settle_accounts(draws, start, state, entered | acted | fought | woke)
+    by_hand, by_missile = seen.mask & ~struck.mask, struck.mask & ~fallen.mask & (fallen.health <= 0)
+    slain = unlock.for_kills(by_hand, by_missile, seen.type_id)
+    state, reward = settle_accounts(draws, start, state, entered | acted | fought | woke | slain)
     wood = state.inventory.wood - start.inventory.wood
     return state, reward, report(seen, seen_from, struck, fallen, floor.creatures, wood)
+
+
+def settled(state: State, *others):
+    """Keep the phases apart: without this XLA repeats one phase's arithmetic in each result of the next.
+
+    The maps stay out of it, because they change only at the end of the step and must not be copied.
+    """
+    small = replace(state, map=None, item_map=None, light_map=None)
+    small, *others = jax.lax.optimization_barrier((small, *others))
+    return (replace(small, map=state.map, item_map=state.item_map, light_map=state.light_map), *others)
 
 
 def act(draws: Draws, state: State, floor: Floor, sight: Sight, action: jax.Array):
@@ -94,39 +108,50 @@ def act(draws: Draws, state: State, floor: Floor, sight: Sight, action: jax.Arra
 
 
 def update_mobs(draws: Draws, state: State, floor: Floor, sight: Sight, edits: Edits):
-    """Creatures move and attack, then projectiles fly.  All cells they look at are read at once."""
+    """Creatures move and attack, then projectiles fly."""
     player, boss = state.player_position, sight.on_boss_floor
     intent = mobs.intend(draws, floor.creatures, player, boss)
     ahead = floor.missiles.position + floor.directions
     shots = floor.creatures.position[RANGED] + intent.toward[RANGED]
-    looked_at = jnp.concatenate([intent.target, ahead, shots])
-    ids = cells.wrapped_id(looked_at)
-    blocks = cells.read(state.map, state.player_level, ids).astype(jnp.int32)
-    blocks = jnp.where(edits.changed & (ids == sight.facing_id), edits.block, blocks)
-    creatures, attacking = mobs.move_creatures(floor.creatures, intent, blocks[:8], player, boss)
+
+    def view(positions):
+        ids = cells.wrapped_id(positions)
+        blocks = cells.read(state.map, state.player_level, ids).astype(jnp.int32)
+        return positions, ids, jnp.where(edits.changed & (ids == sight.facing_id), edits.block, blocks)
+
+    creatures, attacking = mobs.move_creatures(floor.creatures, intent, view(intent.target)[2], player, boss)
     state, woke = mobs.suffer_melee(state, floor, attacking)
     floor, path = flight.shoot_at_player(
         floor,
         intent,
         attacking[RANGED],
-        flight.Ahead(ahead, ids[8:14], blocks[8:14]),
-        flight.Ahead(shots, ids[14:], blocks[14:]),
+        flight.Ahead(*view(ahead)),
+        flight.Ahead(*view(shots)),
     )
     floor = replace(floor, creatures=creatures)
     state, floor, broken, path = flight.fly_at_player(state, floor, path)
-    state, floor, killed = flight.fly_at_mobs(state, floor, path)
-    edits = replace(edits, broken=broken, broken_ids=path.id[HOSTILE])
-    return state, floor, edits, woke | killed
+    state, floor = flight.fly_at_mobs(state, floor, path)
+    rebuilt = cells.any_of(broken & (path.id[HOSTILE] == sight.facing_id))
+    edits = replace(edits, changed=edits.changed & ~rebuilt, broken=broken, broken_ids=path.id[HOSTILE])
+    return state, floor, edits, woke
 
 
-def populate(draws: Draws, state: State, floor: Floor, sight: Sight, edits: Edits) -> Floor:
-    """New mobs, on the floor as this step has left it."""
+def populate(draws: Draws, state: State, floor: Floor, sight: Sight, edits: Edits) -> tuple[Floor, jax.Array]:
+    """New mobs, on the floor as this step has left it.
+
+    Also a flag that is always True, but known only once the map has been read for the last time: what waits for it
+    may overwrite the map in place.
+    """
     places = draws.cell.candidates(state.map, state.player_level, state.player_position)
-    ids = places.rows * cells.SIZE + places.columns
-    blocks = jnp.where(edits.changed & (ids == sight.facing_id), edits.block, places.blocks)
-    for missile in range(3):
-        blocks = jnp.where(edits.broken[missile] & (ids == edits.broken_ids[missile]), int(Block.PATH), blocks)
-    return spawning.spawn(draws, state, floor, replace(places, blocks=blocks), sight.on_boss_floor)
+    mob_ids = cells.cell_id(floor.creatures.position)
+    living = floor.creatures.mask
+    crowded = cells.any_of(living & (mob_ids == sight.facing_id))
+    places = places.cover(
+        jnp.concatenate([sight.facing_id[None], edits.broken_ids, mob_ids]),
+        jnp.concatenate([edits.block[None], jnp.full(3, Block.PATH), jnp.full(8, Block.INVALID)]),
+        jnp.concatenate([(edits.changed & ~crowded)[None], edits.broken, living]),
+    )
+    return spawning.spawn(draws, state, floor, places, sight.on_boss_floor), places.blocks[0] < len(Block)
 
 
 def put_back(state: State, floor: Floor) -> State:
@@ -148,25 +173,22 @@ def put_back(state: State, floor: Floor) -> State:
     )
 
 
-def write_maps(state: State, sight: Sight, edits: Edits, ripe: jax.Array) -> State:
+def write_maps(state: State, sight: Sight, edits: Edits, ripe: jax.Array, map_is_read: jax.Array) -> State:
     """Later writes win: a broken block over a placed one, a ripe plant (always on floor 0) over both."""
     level = state.player_level
     plants = cells.wrapped_id(state.growing_plants_positions)
-    overgrown = [cells.any_of(ripe & (plants == cell)) & (level == 0) for cell in edits.broken_ids]
-    broken = edits.broken & ~jnp.stack(overgrown)
-    faced = edits.changed & ~cells.any_of(edits.broken & (edits.broken_ids == sight.facing_id))
-    faced &= ~(cells.any_of(ripe & (plants == sight.facing_id)) & (level == 0))
-    ids = jnp.concatenate([sight.facing_id[None], edits.broken_ids, plants])
+    edited = jnp.concatenate([sight.facing_id[None], edits.broken_ids])
+    overgrown = cells.any_of(ripe & (plants == edited[:, None])) & (level == 0)
+    written = jnp.concatenate([edits.changed[None], edits.broken]) & ~overgrown
+    ids = jnp.concatenate([edited, plants])
     levels = jnp.where(np.arange(ids.shape[0]) < 4, level, 0)
     values = jnp.concatenate([edits.block[None], jnp.full(3, Block.PATH), jnp.full(10, Block.RIPE_PLANT)])
-    writes = jnp.concatenate([faced[None], broken, ripe])
+    writes = jnp.concatenate([written, ripe]) & map_is_read
     torch = edits.torch
     return replace(
         state,
         map=cells.write(state.map, levels, ids, values, writes),
-        item_map=cells.write(
-            state.item_map, level, sight.facing_id[None], jnp.full(1, Item.TORCH), torch[None]
-        ),
+        item_map=cells.write(state.item_map, level, sight.facing_id[None], jnp.full(1, Item.TORCH), torch[None]),
         light_map=light_torch(state.light_map, level, sight.facing, torch),
     )
 
@@ -174,10 +196,14 @@ def write_maps(state: State, sight: Sight, edits: Edits, ripe: jax.Array) -> Sta
 def light_torch(light_map: jax.Array, level: jax.Array, torch: jax.Array, placed: jax.Array) -> jax.Array:
     """A torch adds its nine by nine cells of light."""
     around = np.stack(np.meshgrid(np.arange(-4, 5), np.arange(-4, 5), indexing="ij"), -1).reshape(-1, 2)
-    lit = torch + around
-    ids = cells.wrapped_id(lit)
-    light = jnp.clip(TORCH_LIGHT.reshape(-1) + cells.read(light_map, level, ids), 0.0, 1.0)
-    return cells.write(light_map, level, ids, light, placed & cells.in_bounds(lit))
+    near = torch + around
+    ids = cells.wrapped_id(near)
+    before = cells.read(light_map, level, ids)
+    if light_map.dtype == jnp.float32:
+        light = jnp.clip(TORCH_LIGHT.reshape(-1) + before, 0.0, 1.0)
+    else:
+        light = (before != 0) | (TORCH_LIGHT.reshape(-1) > VISIBLE_LIGHT)
+    return cells.write(light_map, level, ids, light, placed & cells.in_bounds(near))
 
 
 def settle_accounts(draws: Draws, start: State, state: State, unlocked: jax.Array) -> tuple[State, jax.Array]:
@@ -211,7 +237,7 @@ def report(seen: Mobs, seen_from: jax.Array, struck: Mobs, fallen: Mobs, after: 
         paper_ranged=dropped[RANGED],
         melee_offset=offset[MELEE],
         ranged_offset=offset[RANGED],
-        despawned=(gone & (fallen.health > 0)).sum(dtype=jnp.int32),
+        despawned=jax.lax.population_count(cells.pack(gone & (fallen.health > 0))),
         wood_harvested=jnp.maximum(wood, 0),
     )
 

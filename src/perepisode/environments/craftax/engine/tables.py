@@ -31,6 +31,7 @@ DIRECTIONS = np.asarray(upstream.DIRECTIONS)[:9]  # rows 5 to 8 stand still
 SOLID = np.asarray(upstream.SOLID_BLOCK_MAPPING)
 HOLDS_ITEM = np.asarray(upstream.CAN_PLACE_ITEM_MAPPING)
 TORCH_LIGHT = np.asarray(upstream.TORCH_LIGHT_MAP)
+VISIBLE_LIGHT = 0.05  # an agent sees cells with more light than this
 ACHIEVEMENTS = len(Achievement)
 ACHIEVEMENT_REWARD = np.asarray(upstream.ACHIEVEMENT_REWARD_MAP)
 FLOOR_ACHIEVEMENT = np.asarray(upstream.LEVEL_ACHIEVEMENT_MAP)

@@ -20,7 +20,7 @@ BITS = np.zeros((ACHIEVEMENTS, WORDS), np.uint32)
 for _index in range(ACHIEVEMENTS):
     BITS[_index, _index // 32] = 1 << (_index % 32)
 
-ON_KILL = BITS[np.asarray(upstream.MOB_ACHIEVEMENT_MAP)[CREATURE_CLASS]]  # [creature, type, word]
+ON_KILL = np.asarray(upstream.MOB_ACHIEVEMENT_MAP)[CREATURE_CLASS]  # [creature, type]
 ON_FLOOR = BITS[FLOOR_ACHIEVEMENT]  # [level, word]
 
 FOR_ITEMS = {  # achievement: item, least number
@@ -44,10 +44,12 @@ def grant(condition: jax.Array, achievement: int) -> jax.Array:
     return jnp.where(condition, BITS[achievement], np.uint32(0))
 
 
-def for_kills(killed: jax.Array, types: jax.Array, eaten: bool) -> jax.Array:
+def for_kills(by_hand: jax.Array, by_missile: jax.Array, types: jax.Array) -> jax.Array:
     """A passive mob counts only when it is killed by hand, because only then it is eaten."""
-    words = jnp.asarray(ON_KILL)[np.arange(CREATURES), types]
-    words = jnp.where(killed[:, None] & (True if eaten else ~IS_PASSIVE[:, None]), words, np.uint32(0))
+    killed = by_hand | (by_missile & ~IS_PASSIVE)
+    achievement = jnp.asarray(ON_KILL)[np.arange(CREATURES), types][:, None]
+    bits = jnp.uint32(1) << (achievement & 31).astype(jnp.uint32)
+    words = jnp.where(killed[:, None] & (achievement >> 5 == np.arange(WORDS)), bits, np.uint32(0))
     gained = words[0]
     for index in range(1, CREATURES):
         gained = gained | words[index]
