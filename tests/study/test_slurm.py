@@ -122,7 +122,7 @@ def test_a_study_survives_cancelling_a_time_limit_and_preemption(cluster, tmp_pa
 
 def _submit(study: plan.Study, out: Path, machine: slurm.Cluster) -> dict[str, str]:
     jobs = slurm.submit(study, out, machine)
-    assert set(jobs) == {"train", "distill", "distilled", "report"}
+    assert {"train", "distill", "distilled", "report"} <= set(jobs)
     _say(f"submitted {jobs}")
     return jobs
 

@@ -1,2 +1,154 @@
-def run(out, craftax, workers):
-    return 0
+"""The study in miniature: every method on `temptation` against exact optima, then three small agents on Craftax."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from perepisode.config import Learner, Run
+from perepisode.runs import write_atomically
+from perepisode.study import exact, local, matrix, packing, plan
+from perepisode.training.progress import duration
+
+CHECKPOINT_SECONDS = 15.0  # a demo that is stopped loses a quarter of a minute
+
+# Big enough to learn the first achievements and to eat a cow, small enough for two cores.
+CRAFTAX = Learner(envs=32, rollout=32, epochs=2, minibatches=2, learning_rate=1e-3, hidden=64, precision="fp32")
+CRAFTAX_STEPS = 200 * CRAFTAX.steps_per_update
+
+
+def run(out: Path, craftax: bool, workers: int) -> int:
+    """Both legs, one after the other; ends with the page and three numbers.  A stopped demo goes on from `out`."""
+    began, code = time.monotonic(), 0
+    for name, study in studies(craftax).items():
+        print(f"{name}: {study.runs} runs, look at them with `perepisode study status --out {out / name}`", flush=True)
+        study = plan.save(study, Path(out) / name)
+        code = local.run(study, Path(out) / name, [cpu_slot()] * (workers or cores()))
+        if code not in (0, 1):
+            return code
+    if craftax:
+        print(_replays(Path(out) / "craftax"))
+    print(f"done in {duration(time.monotonic() - began)}")
+    print(headline_text(headlines(Path(out) / "temptation")))
+    print(f"wrote {Path(out) / 'temptation' / 'report' / 'index.html'}\nnext: open it in a browser")
+    return code
+
+
+def studies(craftax: bool) -> dict[str, plan.Study]:
+    runs = matrix.flat(matrix.families(matrix.SMALL))
+    found = {"temptation": plan.compose(runs, packing.PREFERRED["temptation"], checkpoint_seconds=CHECKPOINT_SECONDS)}
+    if craftax:
+        found["craftax"] = craftax_leg()
+    return found
+
+
+def craftax_leg() -> plan.Study:
+    """No Killing, one seed: the free agent, a mean budget and a per-episode budget, in two small programs."""
+    run = Run(env="craftax", dilemma="no_killing", steps=CRAFTAX_STEPS, learner=CRAFTAX)
+    runs = [
+        replace(run, method="unconstrained"),
+        replace(run, method="lagrangian", settings={"budget": 0.5}),
+        replace(run, method="esr", settings={"budget": 1}),
+    ]
+    judging = plan.Evaluation(envs=16, steps=512, first=2)
+    return plan.compose(runs, 2, judging, checkpoint_seconds=CHECKPOINT_SECONDS, chunk=5)
+
+
+def cores() -> int:
+    return max(1, len(os.sched_getaffinity(0)))
+
+
+def cpu_slot() -> dict[str, str]:
+    """A worker on one core: small programs hardly profit from two, and two programs do."""
+    return {"JAX_PLATFORMS": "cpu"}
+
+
+def _replays(out: Path) -> str:
+    """A page of the worst Craftax episodes, where the replayer can make one."""
+    from perepisode.report import replay
+
+    tables = sorted((out / "episodes").glob("*.parquet"))
+    page = replay.watch(tables[0], out / "watch", worst=3, runs=out / "runs")
+    return f"wrote {page}"
+
+
+# ---- the three numbers --------------------------------------------------------------------------------------
+
+
+def headlines(out: Path) -> dict[str, float | str]:
+    """What the page shows, in three comparisons with exact truth; also written to headlines.json."""
+    from perepisode.evaluation import compare, episodes, metrics
+
+    table = episodes.read(out / "episodes", without=episodes.REPLAY_COLUMNS)
+    table = table[table["in_first"] & (table["gamma"] == matrix.SMALL.gamma)]
+    esr = _by_seed(table, "esr", "k=1")
+    mean_return = float(np.mean([seed["return"].mean() for seed in esr]))
+    linear = _linear_at(table, mean_return)
+    own = compare.t_interval([metrics.cvar(seed["violations"]) for seed in esr])
+    best = max(_excesses(table), key=lambda one: one[1].mean - one[1].half)
+    found = {
+        "return": mean_return,
+        "esr_cvar": own.mean,
+        "esr_cvar_half": own.half,
+        "linear_cvar": linear["cvar"],
+        "exact_linear_cvar": exact.linear_cvar_at(mean_return),
+        "excess": best[1].mean,
+        "excess_half": best[1].half,
+        "excess_of": best[0],
+        "esr_over": float(np.mean([metrics.p_over(seed["violations"], 1) for seed in esr])),
+        "linear_over": linear["over"],
+    }
+    write_atomically(out / "headlines.json", json.dumps(found, indent=1))
+    return found
+
+
+def headline_text(found: dict) -> str:
+    return (
+        f"At return {found['return']:.1f} the worst tenth of episodes has {found['esr_cvar']:.2f} violations under "
+        f"ESR(k=1), {found['linear_cvar']:.2f} under a linear price (exact: {found['exact_linear_cvar']:.2f}).\n"
+        f"On the mean no method beats the exact linear frontier: the best, {found['excess_of']}, lies "
+        f"{found['excess']:+.2f} ± {found['excess_half']:.2f} from it.\n"
+        f"Episodes over a budget of one: {100 * found['esr_over']:.1f} % under ESR(k=1), "
+        f"{100 * found['linear_over']:.1f} % under the linear price."
+    )
+
+
+def _by_seed(table, method: str, arm: str) -> list:
+    own = table[(table["method"] == method) & (table["arm"] == arm)]
+    return [seed for _, seed in own.groupby("seed")]
+
+
+def _linear_at(table, mean_return: float) -> dict[str, float]:
+    """CVaR and share over one violation of the linear agents, interpolated along their frontier to a return."""
+    from perepisode.evaluation import metrics
+
+    points = []
+    for arm in table.loc[table["method"] == "ser", "arm"].unique():
+        seeds = _by_seed(table, "ser", arm)
+        cvar = np.mean([metrics.cvar(seed["violations"]) for seed in seeds])
+        over = np.mean([metrics.p_over(seed["violations"], 1) for seed in seeds])
+        points.append((np.mean([seed["return"].mean() for seed in seeds]), cvar, over))
+    returns, cvars, overs = zip(*sorted(points))
+    return {
+        "cvar": float(np.interp(mean_return, returns, cvars)),
+        "over": float(np.interp(mean_return, returns, overs)),
+    }
+
+
+def _excesses(table) -> list:
+    """(agent, interval over seeds of its return minus the exact linear frontier's at the same mean count)."""
+    from perepisode.evaluation import compare
+
+    found = []
+    for (method, arm), own in table.groupby(["method", "arm"]):
+        per_seed = [
+            seed["return"].mean() - exact.linear_return_at(float(seed["violations"].mean()))
+            for _, seed in own.groupby("seed")
+        ]
+        found.append((f"{method} {arm}".strip(), compare.t_interval(per_seed)))
+    return found

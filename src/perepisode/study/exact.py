@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from perepisode.config import Refused
 from perepisode.runs import write_atomically
 
 BUDGETS = (0, 1, 2, 4)
@@ -21,7 +20,8 @@ def optima() -> list[dict[str, Any]]:
     from perepisode.environments.temptation import Temptation
 
     world = Temptation()
-    found = [(k, truth.esr_optimum(world, stated_utility(k))) for k in BUDGETS]
+    # beyond its budget an episode earns nothing and pays for every violation: k + 2 is out of an optimum's reach
+    found = [(k, truth.esr_optimum(world, stated_utility(k), most=k + 2)) for k in BUDGETS]
     items = [_item(f"k={k}", "esr", exact, k) for k, exact in found]
     for price in (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5):
         items.append(_item(f"price {price:g}", "linear", truth.linear_price(world, price), 1))
@@ -61,11 +61,13 @@ def write(path: Path) -> Path:
     return path
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    try:
-        return json.loads(Path(path).read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise Refused(f"{path} is not a readable list of exact optima ({error}); delete it") from None
+def linear_return_at(mean_count: float) -> float:
+    """What the best linear agent earns that yields `mean_count` times an episode: the exact mean frontier."""
+    from perepisode.environments import temptation_exact as truth
+    from perepisode.environments.temptation import Temptation
+
+    world = Temptation()
+    return truth.linear_price(world, truth.price_for_mean_count(world, mean_count)).mean_return
 
 
 def linear_cvar_at(task_return: float) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perepisode.config import Refused, Run, canonical
 
-PREFERRED = {"craftax": 8, "temptation": 24}  # runs a population: beyond this a device gets little faster
+PREFERRED = {"craftax": 8, "temptation": 32}  # runs a population: beyond this a device gets little faster
 SPEED = {"craftax": 1.2e6, "temptation": 1e5}  # environment steps a second of one full population, where not measured
 USABLE = 0.85  # of a device's memory; the rest goes to the runtime and to fragmentation
 GIB = 2**30

@@ -57,7 +57,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Task:
-    """One piece of work: `train` a pack and judge it, `distill` a dilemma's utility, or `report`."""
+    """One piece of work.
+
+    train: a pack of runs, then judge them; distill: a dilemma's utility; exact: the miniature's optima; report.
+    """
 
     name: str
     kind: str
@@ -107,12 +110,15 @@ def compose(runs: Sequence[Run], size: int, evaluation: Evaluation | None = None
     # the pools come first, dilemma by dilemma, so that no distillation waits for a pack it does not need
     runs = sorted(runs, key=_turn)
     late = [run for run in runs if run.method == "esr_distilled"]
-    early = [run for run in runs if run.method != "esr_distilled"]
-    trained = _named("train", packing.pack(early, size))
+    pool = [run for run in runs if run.method in matrix.POOL]
+    others = [run for run in runs if run not in pool and run not in late]
+    trained = _named("train", packing.pack(pool, size) + packing.pack(others, size))
     distilling = [_distilling(dilemma, runs, trained) for dilemma in dict.fromkeys(run.dilemma for run in late)]
     distilled = _named("distilled", packing.pack(late, size))
     distilled = [replace(task, after=tuple(f"distill-{name}" for name in _dilemmas(task))) for task in distilled]
     tasks = [*trained, *distilling, *distilled]
+    if runs[0].env == "temptation":
+        tasks.append(Task("exact", "exact"))
     tasks.append(Task("report", "report", tuple(task.name for task in tasks)))
     env = runs[0].env
     return Study(env, tuple(tasks), evaluation or EVALUATIONS[env], **options)

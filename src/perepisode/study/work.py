@@ -116,16 +116,18 @@ def report(study: plan.Study, task: plan.Task, out: Path) -> None:
     members = [member for one in trained for member in one.members]
     curves = [path for member in members if (path := out / "runs" / member.folder / "metrics.jsonl").exists()]
     utilities = [path for one in study.of_kind("distill") if (path := utility_of(out, one.dilemma)).exists()]
-    exact = []
-    if study.env == "temptation":
-        from perepisode.study.exact import write
-
-        exact = [write(out / "exact.json")]
+    exact = [path] if (path := out / "exact.json").exists() else []
     page = build(tables, out / "report", curves=curves, utilities=utilities, exact=exact)
     print(f"wrote {page}")
 
 
-KINDS = {"train": train_and_judge, "distill": distill_utility, "report": report}
+def exact_optima(study: plan.Study, task: plan.Task, out: Path) -> None:
+    from perepisode.study.exact import write
+
+    write(out / "exact.json")
+
+
+KINDS = {"train": train_and_judge, "distill": distill_utility, "exact": exact_optima, "report": report}
 
 
 def table_of(out: Path, task: plan.Task) -> Path:
