@@ -92,7 +92,9 @@ def test_totals_are_written_before_the_reset_and_cleared_after_it():
 def test_charging(penalty, detector, charged):
     members = population.gather([replace(RUNS[0], penalty=penalty, detector=detector)])
     running, stock = population.start(Numbered(), members, 2, 2)
-    running, *_ = population.advance(Numbered(), members, members.initial_duals(), running, stock, jnp.zeros((1, 2), int))
+    running, *_ = population.advance(
+        Numbered(), members, members.initial_duals(), running, stock, jnp.zeros((1, 2), int)
+    )
     assert running.accrued.violations.tolist() == [[charged] * 2]
 
 

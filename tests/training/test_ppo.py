@@ -111,7 +111,9 @@ def test_loss_against_the_loop(agent):
     expected = oracles.ppo_loss(logits, values, batch, advantage, target, 0.2, 0.5, 0.01)
     learner = replace(MINIATURE, clip=0.2, value=0.5, entropy=0.01)
     zeros = np.zeros((STEPS, ENVS), "f4")
-    as_batch = ppo.Batch(*vectors, starts, batch["action"], *(np.float32(batch[k]) for k in ("log_prob", "value")), zeros, zeros)
+    as_batch = ppo.Batch(
+        *vectors, starts, batch["action"], *(np.float32(batch[k]) for k in ("log_prob", "value")), zeros, zeros
+    )
     targets = ppo.Targets(np.float32(advantage), np.float32(target))
     found, seen = ppo.loss(params, WORLD, learner, memory, as_batch, targets)
     assert float(found) == pytest.approx(expected, rel=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import shutil
 import zlib
@@ -33,9 +34,14 @@ class Checkpoints:
             state=self._ocp.args.StandardSave(leaves),
             sums=self._ocp.args.JsonSave({name: _sum(value) for name, value in leaves.items()}),
         )
-        if update not in self._manager.all_steps():
+        if update in self._manager.all_steps():
+            return
+        try:
             self._manager.save(update, args=args)
             self._manager.wait_until_finished()
+        except Exception as error:  # a full disk reaches us as one of several kinds, few of them OSError
+            reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
+            raise OSError(errno.EIO, f"checkpoint {update} was not written ({reason})") from error
 
     def restore(self, like: Any, say: Callable[[str], None]) -> Any | None:
         """The newest state that reads back whole, shaped like `like`; None if there is none."""

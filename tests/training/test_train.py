@@ -1,0 +1,266 @@
+"""Runs on disk: interrupted, resumed, damaged, refused."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perepisode.cli import DISK, RESUME_ME, WRONG_INPUT, Train, run
+from perepisode.config import MINIATURE, Refused, Run
+from perepisode.runs import RunFolder, find, load_policy
+from perepisode.training import train as training
+from perepisode.training.train import DiskTrouble, Options, train
+
+LEARNER = replace(MINIATURE, envs=8, rollout=16, epochs=1, minibatches=2, hidden=8)
+UPDATES = 60
+RUNS = [
+    Run(
+        "temptation",
+        "temptation",
+        "lagrangian",
+        {"budget": 1},
+        seed,
+        1.0,
+        LEARNER.steps_per_update * UPDATES,
+        learner=LEARNER,
+    )
+    for seed in (1, 2)
+]
+
+
+def options(out, **changes):
+    return Options(out=Path(out), chunk=5, checkpoint_seconds=0.0, **{"say": print, **changes})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The uninterrupted runs everything else is compared with."""
+    out = tmp_path_factory.mktemp("whole")
+    train(RUNS, options(out))
+    return out
+
+
+def results(out):
+    """What must be the same however often a run was interrupted: weights to the bit, metrics but for the clock."""
+    found = {}
+    for folder in find(Path(out)):
+        rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+        for row in rows:
+            row.pop("clock")
+        found[folder.read().id] = ((folder.path / "policy.safetensors").read_bytes(), rows)
+    return found
+
+
+def start(out):
+    """The same training in a process of its own."""
+    program = (
+        "import sys; from pathlib import Path; from tests.training.test_train import RUNS, options, train, told;"
+        "sys.exit(told(lambda: train(RUNS, options(Path(sys.argv[1])))))"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(out)], cwd=Path(__file__).parents[2], stderr=subprocess.PIPE
+    )
+
+
+def told(call):
+    """The call's exit code, as the command line gives it."""
+    return run(lambda: 0 if call() else 1)
+
+
+def wait_for_rows(out, rows, process):
+    while process.poll() is None:
+        if any(len(f.metrics.read_text().splitlines()) >= rows for f in find(out) if f.metrics.exists()):
+            return
+        time.sleep(0.005)
+
+
+def test_a_finished_run_is_complete(finished):
+    folders = find(finished)
+    assert len(folders) == 2
+    for folder in folders:
+        assert folder.done
+        rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+        assert [row["update"] for row in rows] == list(range(1, UPDATES + 1))
+        episode = {"return", "length", "violations", "violations_std", "p_any", "worst_decile", "utility", "lambda"}
+        assert episode | {"entropy", "kl", "clip_fraction", "grad_norm"} <= set(rows[-1])
+        assert set(rows[-1]["clock"]) == {"steps_per_second", "eta_seconds"}
+        loaded, weights = load_policy(folder.path)
+        assert loaded == folder.read()
+        assert weights["gru_hidden.0"].shape == (8, 24)
+
+
+def test_starting_again_returns_at_once(finished):
+    before = results(finished)
+    began = time.monotonic()
+    train(RUNS, options(finished))
+    assert time.monotonic() - began < 2.0
+    assert results(finished) == before
+
+
+@pytest.mark.parametrize("attempt", range(2))
+def test_kill_nine_and_resume_equals_uninterrupted(finished, tmp_path, attempt):
+    process = start(tmp_path)
+    wait_for_rows(tmp_path, random.Random(time.time_ns()).randint(1, UPDATES - 10), process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not any(folder.done for folder in find(tmp_path)), "it was done before it could be killed"
+    again = start(tmp_path)
+    assert again.wait(timeout=300) == 0, again.stderr.read().decode()[-2000:]
+    assert results(tmp_path) == results(finished)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_checkpoints_and_says_resume_me(finished, tmp_path, number):
+    process = start(tmp_path)
+    wait_for_rows(tmp_path, 5, process)
+    process.send_signal(number)
+    assert process.wait(timeout=120) == RESUME_ME
+    assert signal.Signals(number).name in process.stderr.read().decode()
+    train(RUNS, options(tmp_path))
+    assert results(tmp_path) == results(finished)
+
+
+def stopped_halfway(tmp_path, monkeypatch):
+    """A population interrupted after a few checkpoints, in this process."""
+    asked = iter([None] * 6 + ["SIGTERM"] * 2)
+    monkeypatch.setattr(
+        training.Signals,
+        "asked",
+        property(lambda self: next(asked, "SIGTERM"), lambda self, value: None),
+        raising=False,
+    )
+    with pytest.raises(training.Interrupted):
+        train(RUNS, options(tmp_path))
+    monkeypatch.undo()
+    home = next((tmp_path / "populations").iterdir()) / "checkpoints"
+    return sorted((path for path in home.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing", "flipped"])
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(finished, tmp_path, monkeypatch, damage):
+    checkpoints = stopped_halfway(tmp_path, monkeypatch)
+    assert len(checkpoints) >= 2
+    if damage == "missing":
+        shutil.rmtree(checkpoints[-1] / "state")
+    for path in (path for path in checkpoints[-1].rglob("state/**/d/*") if path.is_file()):
+        if damage == "truncated":
+            os.truncate(path, path.stat().st_size // 2)
+        else:
+            content = bytearray(path.read_bytes())
+            content[len(content) // 2] ^= 0xFF
+            path.write_bytes(content)
+    said = []
+    train(RUNS, options(tmp_path, say=said.append))
+    assert any(f"checkpoint {checkpoints[-1].name} is damaged" in line for line in said), said
+    assert results(tmp_path) == results(finished)
+
+
+def test_a_full_disk_is_one_clear_line_and_harms_nothing(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if (
+        os.geteuid()
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", disk], capture_output=True).returncode
+    ):
+        pytest.skip("cannot mount a small disk here")
+    try:
+        with pytest.raises(DiskTrouble, match="what was written before is whole"):
+            train(RUNS, options(disk))
+        for folder in find(disk):
+            folder.read()
+            assert not folder.done
+            for line in folder.metrics.read_text().splitlines()[:-1] if folder.metrics.exists() else ():
+                json.loads(line)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_an_unwritable_folder_exits_with_its_own_code(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    command = Train(method="esr", budget=(1.0,), seeds=(1,), steps=1e5, out=tmp_path / "file" / "out")
+    assert run(command) == DISK
+    assert "cannot write to" in capsys.readouterr().err
+
+
+def test_only_one_process_trains_a_population(tmp_path):
+    home = tmp_path / "populations" / training.population_id(RUNS)
+    with training.locked(home), pytest.raises(Refused, match=f"being trained by process {os.getpid()}"):
+        train(RUNS, options(tmp_path))
+
+
+def test_a_folder_of_another_version_is_refused(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "out")
+    folder = find(tmp_path / "out")[0]
+    plain = json.loads((folder.path / "run.json").read_text())
+    (folder.path / "run.json").write_text(json.dumps({**plain, "gamma": 0.5}))
+    with pytest.raises(Refused, match="another version or edited"):
+        folder.read()
+    (folder.path / "run.json").write_text(json.dumps({**plain, "format": 99}))
+    with pytest.raises(Refused, match="has format 99"):
+        folder.read()
+    (folder.path / "run.json").write_text("{")
+    with pytest.raises(Refused, match="is damaged"):
+        folder.read()
+
+
+def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "out")
+    folder = find(tmp_path / "out")[0].path
+    content = bytearray((folder / "policy.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "policy.safetensors").write_bytes(content)
+    with pytest.raises(Refused, match="damaged"):
+        load_policy(folder)
+    (folder / "policy.safetensors").unlink()
+    with pytest.raises(Refused, match="cannot be read"):
+        load_policy(folder)
+    (folder / "done").unlink()
+    with pytest.raises(Refused, match="not finished"):
+        load_policy(folder)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"method": "magic"}, "method 'magic' is unknown; choose from unconstrained"),
+        ({"env": "minecraft"}, "env 'minecraft' is unknown"),
+        ({"dilemma": "lying"}, "dilemma 'lying' is unknown"),
+        ({"envs": 10, "minibatches": 4}, "envs=10 does not divide into minibatches=4; use a multiple of 4"),
+        ({"budget": (-1.0,)}, "budget=-1.0 must not be negative"),
+        ({"gamma": 0.0}, r"gamma=0.0 must lie in \(0, 1\]"),
+        ({"gamma": 1.01}, "gamma=1.01 must lie in"),
+        ({"steps": 10}, "less than one rollout"),
+        ({"method": "esr_distilled", "budget": ()}, "needs utility; give --utility"),
+        ({"method": "esr_distilled", "budget": (), "utility": Path("nowhere.json")}, "nowhere.json cannot be read"),
+        ({"set": ("colour=red",)}, "no setting 'colour'"),
+        ({"set": ("colour",)}, "write name=value"),
+        ({"seeds": (1, 1)}, "the same run was given twice"),
+        ({"precision": "fp8"}, "precision='fp8' is unknown; use bf16 or fp32"),
+    ],
+)
+def test_wrong_input_is_one_line_before_anything_compiles(given, words, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(training, "run_chunk", None)  # reaching the compiler would fail loudly
+    began = time.monotonic()
+    assert run(Train(out=tmp_path / "out", **{"budget": (1.0,), **given})) == WRONG_INPUT
+    error = capsys.readouterr().err
+    assert len(error.strip().splitlines()) == 1
+    assert re.search(words, error), error
+    assert time.monotonic() - began < 5.0
+    assert not (tmp_path / "out").exists()
+
+
+def test_run_ids_do_not_depend_on_how_numbers_are_written():
+    one = replace(RUNS[0], settings={"budget": 1})
+    other = replace(RUNS[0], settings={"budget": 1.0})
+    assert one.id == other.id
+    assert one.id != replace(one, seed=99).id
+    assert RunFolder.of(Path("out"), one).path.name == f"temptation.lagrangian.d=1.gamma1.s1.{one.id}"
