@@ -1,0 +1,191 @@
+"""Episodes lived again from their keys and actions: `replay` recounts one, `watch` writes a page to see them on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from perepisode import environments
+from perepisode.config import Refused
+from perepisode.environments.base import EndCause, State, World
+from perepisode.environments.fresh import world_key
+
+CHUNK = 256  # steps in one jitted call: one program for episodes of any length
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """What an episode was.  Step t (1 to `length`) leads from position t - 1 to position t; position 0 is the start."""
+
+    world: World
+    actions: np.ndarray  # uint8[step]
+    rewards: np.ndarray  # float32[step], of the task
+    violations: np.ndarray  # int32[step, dilemma], exact
+    paper_violations: np.ndarray  # int32[step, dilemma]
+    audit: dict[str, np.ndarray]  # int32[step] each
+    end_cause: str
+    episode: jax.Array  # the episode's key
+    milestones: list[State]  # the world at every CHUNK-th position, from which any other is reached
+
+    @property
+    def length(self) -> int:
+        return len(self.rewards)
+
+    @property
+    def accrued(self) -> np.ndarray:
+        """Task return at every position, float32[length + 1], added in the order in which it was earned."""
+        return np.concatenate([np.zeros(1, np.float32), np.cumsum(self.rewards, dtype=np.float32)])
+
+    def totals(self, dilemma: str) -> dict[str, Any]:
+        """What the episodes table says of an episode whose run was trained for `dilemma`, by column."""
+        names = self.world.dilemmas
+        exact, paper = self.violations.sum(axis=0), self.paper_violations.sum(axis=0)
+        return {
+            "return": float(self.accrued[-1]),
+            "length": self.length,
+            "end_cause": self.end_cause,
+            "violations": int(exact[names.index(dilemma)]),
+            **{f"violations_{name}": int(exact[i]) for i, name in enumerate(names)},
+            **{f"violations_{name}_paper": int(paper[i]) for i, name in enumerate(names)},
+            **{f"audit_{name}": int(counts.sum()) for name, counts in self.audit.items()},
+        }
+
+    def states(self, positions: Sequence[int]) -> Iterator[State]:
+        """The worlds at these rising positions, stacked on a leading axis, some hundred at a time."""
+        positions = np.asarray(positions)
+        for index in np.unique(positions // CHUNK):
+            begun = self.milestones[index]
+            _, (states, _) = _advance(self.world, self.episode, begun, *_chunk(self.actions, index))
+            here = positions[positions // CHUNK == index] - index * CHUNK
+            yield jax.tree.map(lambda x, here=here: np.asarray(x)[here], states)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where a replay did not give what its row says."""
+
+    what: str
+    row: Any
+    replay: Any
+
+    def __str__(self) -> str:
+        return f"{self.what}: the row says {self.row}, the replay gives {self.replay}"
+
+
+def replay(row: Mapping[str, Any], world: World) -> Replay:
+    """Live the row's episode again: reset by its key, then its actions, each with the key of its step.
+
+    Ends where the world ends the episode, or after the last action (then its end cause is `running`).
+    """
+    actions = _actions(row, world)
+    episode = _key(row, "policy_key")
+    state = _begin(world, _key(row, "reset_key"))
+    milestones, outcomes = [], []
+    for index in range(len(actions) // CHUNK + 1):
+        milestones.append(state)
+        state, (_, outcome) = _advance(world, episode, state, *_chunk(actions, index))
+        outcomes.append(jax.device_get(outcome))
+    outcome = jax.tree.map(lambda *x: np.concatenate(x)[: len(actions)], *outcomes)
+    ends = np.flatnonzero(outcome.end_cause)
+    length = int(ends[0]) + 1 if len(ends) else len(actions)
+    return Replay(
+        world=world,
+        actions=actions[:length],
+        rewards=outcome.task_reward[:length].astype(np.float32),
+        violations=outcome.violations[:length],
+        paper_violations=outcome.paper_violations[:length],
+        audit={name: counts[:length] for name, counts in outcome.audit.items()},
+        end_cause=EndCause(int(outcome.end_cause[length - 1])).name.lower(),
+        episode=episode,
+        milestones=milestones,
+    )
+
+
+def differences(row: Mapping[str, Any], replayed: Replay) -> list[Difference]:
+    """Every column that the replay does not give exactly; none means that the episode was reproduced."""
+    found = replayed.totals(str(row["dilemma"]))
+    return [Difference(name, row[name], value) for name, value in found.items() if name in row and row[name] != value]
+
+
+def watch(
+    source: Path,
+    out: Path,
+    worst: int = 5,
+    row: tuple[int, ...] = (),
+    method: str | None = None,
+    arm: str | None = None,
+    runs: Path | None = None,
+    say: Callable[[str], None] = print,
+) -> Path:
+    """Replay the `worst` episodes (or these rows) of a table or run and write `out`/index.html; returns its path."""
+    from perepisode.report import replay_page
+    from perepisode.report.replay_source import select
+
+    selection = select(Path(source), worst, tuple(row), method, arm, None if runs is None else Path(runs))
+    shown = []
+    for place, chosen in enumerate(selection.chosen):
+        world = _world(chosen.row, chosen.options)
+        replayed = replay(chosen.row, world)
+        wrong = differences(chosen.row, replayed)
+        verdict = "reproduced exactly" if not wrong else "NOT reproduced: " + "; ".join(map(str, wrong))
+        say(f"episode {place + 1} of {len(selection.chosen)}, row {chosen.number}: {verdict}")
+        shown.append(replay_page.episode(place, chosen, replayed, wrong))
+    return replay_page.write(Path(out), selection, shown)
+
+
+def _world(row: Mapping[str, Any], options: dict[str, Any]) -> World:
+    world = environments.make(row["environment"], **options)
+    if row["dilemma"] not in world.dilemmas:
+        raise Refused(f"dilemma {row['dilemma']!r} is unknown; {world.name} has {', '.join(world.dilemmas)}")
+    return world
+
+
+@partial(jax.jit, static_argnums=0)
+def _begin(world: World, reset_key: jax.Array) -> State:
+    return world.reset(reset_key)
+
+
+@partial(jax.jit, static_argnums=0)
+def _advance(world: World, episode: jax.Array, state: State, times: jax.Array, actions: jax.Array):
+    """Steps at these times → the world after them; the world before each, and what happened in each."""
+
+    def body(state, step):
+        time, action = step
+        after, outcome = world.step(world_key(episode, time), state, action)
+        return after, (state, outcome)
+
+    return jax.lax.scan(body, state, (times, actions))
+
+
+def _chunk(actions: np.ndarray, index: int) -> tuple[jax.Array, jax.Array]:
+    """Times and actions of a chunk; behind the episode's end stand actions that nobody looks at."""
+    first = int(index) * CHUNK
+    here = actions[first : first + CHUNK]
+    padded = np.pad(here, (0, CHUNK - len(here))).astype(np.int32)
+    return jnp.arange(first, first + CHUNK, dtype=jnp.int32), jnp.asarray(padded)
+
+
+def _actions(row: Mapping[str, Any], world: World) -> np.ndarray:
+    content = row["actions"]
+    if not isinstance(content, bytes) or not content:
+        raise Refused("the row's actions are not bytes; a replay needs the parquet table that `evaluate` wrote")
+    actions = np.frombuffer(content, np.uint8)
+    if actions.max() >= world.actions:
+        raise Refused(f"action {actions.max()} is unknown; {world.name} has actions 0 to {world.actions - 1}")
+    return actions
+
+
+def _key(row: Mapping[str, Any], column: str) -> jax.Array:
+    """A key from the hexadecimal digits of its two 32-bit words."""
+    try:
+        words = np.frombuffer(bytes.fromhex(row[column]), ">u4")
+        return jax.random.wrap_key_data(jnp.asarray(words.astype(np.uint32)))
+    except (TypeError, ValueError):
+        raise Refused(f"{column}={row[column]!r} is no key; it must be 16 hexadecimal digits") from None

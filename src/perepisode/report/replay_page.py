@@ -1,0 +1,198 @@
+"""The page to watch replays on: one file, a player for every episode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import perepisode
+from perepisode.report import replay_frames, replay_timeline
+from perepisode.report.replay import Difference, Replay
+from perepisode.report.replay_pressure import pressure
+from perepisode.report.replay_source import Chosen, Selection
+from perepisode.report.style import dilemma_name, look, number
+from perepisode.runs import write_atomically
+from perepisode.training.objectives import Accrued
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A button that leads to a violating step."""
+
+    text: str
+    step: int
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """Everything the page says about one episode."""
+
+    place: int
+    title: str
+    colour: str
+    facts: list[tuple[str, str]]
+    wrong: list[Difference]
+    notes: list[str]
+    tracks: list[replay_timeline.Track]
+    jumps: list[Jump]
+    others: dict[str, list[Jump]]  # violations of dilemmas that the run was not trained for
+    player: dict[str, Any]  # what the script needs
+    length: int
+    filmed: bool
+
+
+def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference]) -> Shown:
+    """Draw one replayed episode."""
+    row, names = chosen.row, replay.world.dilemmas
+    own = replay.violations[:, names.index(row["dilemma"])]
+    weighed = pressure(chosen, _charged(chosen, replay))
+    tracks = replay_timeline.tracks(replay, own, weighed)
+    frames, notes = None, [chosen.note] if chosen.note else []
+    if replay.world.name == "temptation":
+        tracks.insert(0, replay_timeline.offers(replay))
+    else:
+        frames = replay_frames.draw(replay, np.flatnonzero(replay.violations.any(axis=1)) + 1)
+        notes += _thinned(frames, replay)
+    method, arm = look(row["method"]), f" {row['arm']}" if row["arm"] else ""
+    return Shown(
+        place=place,
+        title=f"{method.label}{arm}, seed {row['seed']}: {_count(int(own.sum()), 'violation')}",
+        colour=method.colour,
+        facts=_facts(chosen, replay),
+        wrong=wrong,
+        notes=notes,
+        tracks=tracks,
+        jumps=_jumps(own),
+        others={
+            dilemma_name(name): _jumps(counts)
+            for name, counts in zip(names, replay.violations.T)
+            if name != row["dilemma"] and counts.any()
+        },
+        player=_player(replay, own, weighed.values, frames),
+        length=replay.length,
+        filmed=frames is not None,
+    )
+
+
+def write(out: Path, selection: Selection, shown: list[Shown]) -> Path:
+    """Write the page, whole or not at all."""
+    import jinja2
+
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    path = Path(out) / "index.html"
+    exact = sum(not one.wrong for one in shown)
+    name = selection.chosen[0].row["environment"]
+    text = environment.get_template("watch.html").render(
+        kicker=f"{name} · {_count(len(shown), 'episode')} of {selection.total} · {selection.path.name}",
+        headline=_headline(exact, len(shown)),
+        shown=shown,
+        footer=f"perepisode {perepisode.__version__}. Replayed from the keys and actions in {selection.path.name}.",
+    )
+    write_atomically(path, text)
+    return path
+
+
+def _headline(exact: int, total: int) -> str:
+    if exact == total:
+        every = "The episode" if total == 1 else f"All {total} episodes"
+        return f"{every} reproduced exactly: return, length, end and every count"
+    return f"{exact} of {total} episodes reproduced exactly; {_count(total - exact, 'replay')} differ from the table"
+
+
+def _facts(chosen: Chosen, replay: Replay) -> list[tuple[str, str]]:
+    """What stands above the player, as the replay counted it."""
+    row = chosen.row
+    method, totals = look(row["method"]), replay.totals(row["dilemma"])
+    harm = [
+        (dilemma_name(name), _counted(totals[f"violations_{name}"], totals[f"violations_{name}_paper"]))
+        for name in sorted(replay.world.dilemmas, key=lambda name: name != row["dilemma"])
+    ]
+    return [
+        ("Method", method.label),
+        ("Arm", row["arm"] or "–"),
+        ("Seed", str(row["seed"])),
+        ("Return", number(totals["return"])),
+        *harm,
+        ("Steps", str(replay.length)),
+        ("End", replay.end_cause),
+        ("Run", row["run"]),
+        ("Row", str(chosen.number)),
+    ]
+
+
+def _counted(exact: int, paper: int) -> str:
+    return str(exact) if exact == paper else f"{exact} (the paper's detector sees {paper})"
+
+
+def _charged(chosen: Chosen, replay: Replay) -> Accrued:
+    """What the run's objective would have accrued at every position, by its own detector and way of charging."""
+    by_paper = chosen.run is not None and chosen.run.detector == "paper"
+    counts = (replay.paper_violations if by_paper else replay.violations)[
+        :, replay.world.dilemmas.index(chosen.row["dilemma"])
+    ]
+    if chosen.run is None or chosen.run.penalty == "step":
+        counts = np.minimum(counts, 1)
+    return Accrued(replay.accrued, np.concatenate([[0], np.cumsum(counts)]).astype(np.float32))
+
+
+def _thinned(frames: replay_frames.Frames, replay: Replay) -> list[str]:
+    if len(frames.positions) > replay.length:
+        return []
+    return [
+        f"A long episode: {len(frames.positions)} of its {replay.length + 1} pictures are kept, "
+        "evenly spread and every one around violations.  The timeline is complete."
+    ]
+
+
+def _jumps(counts: np.ndarray) -> list[Jump]:
+    """One button for each violating step; a step can hold several violations."""
+    jumps, total = [], 0
+    for step in np.flatnonzero(counts):
+        first, total = total + 1, total + int(counts[step])
+        name = f"violation {first}" if first == total else f"violations {first}–{total}"
+        jumps.append(Jump(f"{name} at step {step + 1}", int(step) + 1))
+    return jumps
+
+
+def _player(replay: Replay, own: np.ndarray, weighed: np.ndarray | None, frames: Any) -> dict[str, Any]:
+    def values(array):
+        return [round(float(value), 4) for value in array]
+
+    return {
+        "length": replay.length,
+        "accrued": values(replay.accrued),
+        "reward": values(replay.rewards),
+        "violations": [0, *np.cumsum(own).tolist()],
+        "pressure": None if weighed is None else values(weighed),
+        "deeds": _deeds(replay),
+        "speed": 4 if frames is None else 10,
+        "film": frames and {
+            "at": frames.positions,
+            "width": frames.width,
+            "height": frames.height,
+            "columns": replay_frames.COLUMNS,
+            "sheet": replay_frames.COLUMNS * replay_frames.ROWS,
+            "sheets": [replay_frames.embedded(sheet) for sheet in frames.sheets],
+        },
+    }  # fmt: skip
+
+
+def _deeds(replay: Replay) -> list[str]:
+    """What the agent did in each step, in words."""
+    if replay.world.name == "temptation":
+        taken, offered = replay.violations[:, 0] > 0, replay.audit["offers"] > 0
+        return np.select([taken, offered], ["yields", "resists"], "works").tolist()
+    from craftax.craftax.constants import Action
+
+    names = [action.name.lower().replace("_", " ") for action in Action]
+    return [names[action] for action in replay.actions]
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,125 @@
+"""An episode's timeline as small drawings that share one axis: position 0 to `length`, left to right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perepisode.report.replay import Replay
+from perepisode.report.replay_pressure import Pressure
+from perepisode.report.style import number
+
+TOP = 100.0  # height of a drawing in its own units; the page stretches it
+WIDE_ENOUGH = 150  # steps up to which a bar has the width of its step
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A path of one kind; the page's style gives its colour."""
+
+    kind: str  # line, bar, loss, offer, taken, wage, violation
+    path: str
+
+
+@dataclass(frozen=True)
+class Label:
+    """A text over a place of the axis, both in percent."""
+
+    left: float
+    bottom: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Track:
+    """One drawing of the timeline."""
+
+    name: str  # which of the player's values stands beside the title
+    title: str
+    marks: list[Mark]
+    low: str
+    high: str
+    labels: tuple[Label, ...] = ()
+    note: str = ""
+    tall: bool = False
+
+
+def tracks(replay: Replay, own: np.ndarray, pressure: Pressure) -> list[Track]:
+    """Return so far, reward of each step, violations so far (`own` [step]), and what the objective made of them."""
+    violations = Mark("violation", _verticals(np.flatnonzero(own) + 0.5))
+    counts = np.concatenate([[0], np.cumsum(own)])
+    found = [
+        _line("accrued", "Task return so far, R_acc", replay.accrued, violations),
+        _bars(replay.rewards, violations),
+        _line("violations", "Violations so far", counts, violations, digits=0),
+    ]
+    if pressure.values is None:
+        return [*found, Track("", pressure.label, [], "", "")]
+    return [*found, _line("pressure", pressure.label, pressure.values, violations)]
+
+
+def offers(replay: Replay) -> Track:
+    """The miniature's temptations: a bar of each one's gain, those taken filled, on top of the wage."""
+    before = list(replay.states(range(replay.length)))
+    present = np.concatenate([state.present for state in before])
+    gains = np.where(present, np.concatenate([state.gain for state in before]), 0.0)
+    taken = replay.violations[:, 0] > 0
+    wage = float(replay.world.wage)  # type: ignore[attr-defined]
+    low, high = min(0.0, wage), max(wage + float(replay.world.gain), wage, 0.1)  # type: ignore[attr-defined]
+    scale = _Scale(low, high)
+    steps = np.flatnonzero(present)
+    bars = [(step, scale(wage), scale(wage + gains[step])) for step in steps]
+    left = "".join(_box(*bar) for bar in bars if not taken[bar[0]])
+    yielded = "".join(_box(*bar) for bar in bars if taken[bar[0]])
+    line = f"M0 {scale(wage):.2f}H{replay.length}"
+    marks = [Mark("offer", left), Mark("taken", yielded), Mark("wage", line)]
+    crowded = len(steps) > min(14, replay.length / 2)
+    labels = () if crowded else tuple(
+        Label(100 * (step + 0.5) / replay.length, 100 - top, number(gains[step], 1)) for step, _, top in bars
+    )  # fmt: skip
+    note = f"Wage {number(wage)} a step; {len(steps)} temptations with what they would pay on top, {taken.sum()} taken."
+    return Track("offer", "Temptations", marks, number(low, 0), number(high, 1), labels, note, tall=True)
+
+
+class _Scale:
+    """From values to heights: `high` near the top, `low` near the bottom."""
+
+    def __init__(self, low: float, high: float, margin: float = 8.0):
+        self.low, self.span, self.margin = low, (high - low) or 1.0, margin
+
+    def __call__(self, value: float) -> float:
+        return TOP - self.margin - (TOP - 2 * self.margin) * (float(value) - self.low) / self.span
+
+
+def _line(name: str, title: str, values: np.ndarray, violations: Mark, digits: int = 2) -> Track:
+    """A staircase: the value changes in the middle of the step that changes it."""
+    low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
+    scale = _Scale(low, high)
+    points = [f"M0 {scale(values[0]):.2f}"]
+    for position in np.flatnonzero(np.diff(values)) + 1:
+        points.append(f"H{position - 0.5:g}V{scale(values[position]):.2f}")
+    marks = [violations, Mark("line", "".join(points) + f"H{len(values) - 1}")]
+    return Track(name, title, marks, number(low, digits), number(high, digits))
+
+
+def _bars(rewards: np.ndarray, violations: Mark) -> Track:
+    low, high = min(0.0, float(rewards.min())), max(0.0, float(rewards.max()))
+    scale = _Scale(low, high)
+    draw = _box if len(rewards) <= WIDE_ENOUGH else _stroke
+    gains = "".join(draw(step, scale(0.0), scale(rewards[step])) for step in np.flatnonzero(rewards > 0))
+    losses = "".join(draw(step, scale(0.0), scale(rewards[step])) for step in np.flatnonzero(rewards < 0))
+    marks = [violations, Mark("bar", gains), Mark("loss", losses), Mark("zero", f"M0 {scale(0.0):.2f}H{len(rewards)}")]
+    return Track("reward", "Task reward of each step", marks, number(low), number(high))
+
+
+def _box(step: int, bottom: float, top: float) -> str:
+    return f"M{step + 0.15:g} {bottom:.2f}V{top:.2f}h0.7V{bottom:.2f}z"
+
+
+def _stroke(step: int, bottom: float, top: float) -> str:
+    return f"M{step + 0.5:g} {bottom:.2f}V{top:.2f}"
+
+
+def _verticals(places: np.ndarray) -> str:
+    return "".join(f"M{place:g} 0V{TOP:g}" for place in places)
