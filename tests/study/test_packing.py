@@ -62,12 +62,23 @@ def test_measured_memory_is_preferred_to_the_estimate():
 
 
 def test_bench_figures(tmp_path):
-    path = tmp_path / "bench.json"
-    path.write_text(json.dumps({"steps_per_second": 2e6}))
-    assert packing.bench_of(path, "craftax").steps_per_second == 2e6
+    run, path = matrix.paper()[0], tmp_path / "bench.json"
+    rows = [
+        {"runs": 3, "worlds": 1024, "hidden": 512, "steps_per_second": 1.0e6, "peak_bytes": 3e9},
+        {"runs": 8, "worlds": 1024, "hidden": 512, "steps_per_second": 1.5e6, "peak_bytes": 6e9},
+        {"runs": 16, "worlds": 1024, "hidden": 512, "steps_per_second": 1.4e6, "peak_bytes": 8e9},
+        {"runs": 32, "worlds": 64, "hidden": 512, "steps_per_second": 9e6, "peak_bytes": 9e9},
+    ]
+    path.write_text(json.dumps({"training": rows}))
+    bench = packing.bench_of(path, run)
+    assert (bench.steps_per_second, bench.runs, bench.bytes_per_run) == (1.5e6, 8, 0.5e9)
+    assert packing.size_for(run, H200, bench) == 8
+    path.write_text(json.dumps({"training": rows[3:]}))
+    with pytest.raises(Refused, match="measure again"):
+        packing.bench_of(path, run)
     path.write_text("{}")
-    with pytest.raises(Refused, match="needs steps_per_second"):
-        packing.bench_of(path, "craftax")
+    with pytest.raises(Refused, match="no benchmark"):
+        packing.bench_of(path, run)
 
 
 def test_distilled_packs_wait_for_the_packs_of_their_own_pool():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -25,7 +26,7 @@ def test_scripts_ask_for_what_was_asked(tmp_path):
     scripts = {path.name: path.read_text() for path in slurm.write_scripts(study, tmp_path, CLUSTER)}
     assert list(scripts) == ["train.sbatch", "distill.sbatch", "distilled.sbatch", "report.sbatch", "submit.sh"]
     lines = scripts["train.sbatch"].splitlines()
-    for wanted in ("--array=0-20%4", "--requeue", "--open-mode=append", "--signal=B:USR1@300", "--gres=gpu:1"):
+    for wanted in ("--array=0-21%4", "--requeue", "--open-mode=append", "--signal=B:USR1@300", "--gres=gpu:1"):
         assert f"#SBATCH {wanted}" in lines
     for wanted in ("--partition=gpu", "--account=ethics", "--time=12:00:00"):
         assert f"#SBATCH {wanted}" in lines
@@ -136,20 +137,26 @@ def _share(out: Path, name: str) -> float:
 
 
 def _hold_until_signalled(out: Path, name: str, number: signal.Signals) -> None:
-    """Stop the clock of a running task until SLURM's signal is pending, however fast this machine is."""
+    """Stop the clock of a running task until SLURM's signal is there, however fast this machine is."""
     before = _share(out, name)
     _wait(f"{name} at work again", lambda: _state(out, name).state == "running" and _share(out, name) > before)
     pid = TaskFolder.of(out, name).beat["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
-        _wait(f"{number.name} from SLURM", lambda: _pending(pid) & (1 << (number - 1)))
+        _wait(f"{number.name} from SLURM", lambda: _arrived(pid, number))
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
-def _pending(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return sum(int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd")))
+def _arrived(pid: int, number: signal.Signals) -> bool:
+    """Whether the signal is pending, or the process has already ended of it (SLURM may wake it by itself)."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return True
+    pending = sum(int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd")))
+    return bool(pending & (1 << (number - 1)))
 
 
 def _restarts(element: str) -> int:

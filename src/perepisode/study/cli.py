@@ -81,8 +81,8 @@ class Packed(Chosen):
         from perepisode.study import packing, plan
 
         runs = self.runs()
-        device, bench = self.device(), packing.bench_of(self.bench, self.env)
-        return plan.compose(runs, packing.size_for(runs[0], device, bench, self.pack))
+        bench = packing.bench_of(self.bench, runs[0])
+        return plan.compose(runs, packing.size_for(runs[0], self.device(), bench, self.pack))
 
     def device(self):
         from dataclasses import replace
@@ -103,9 +103,9 @@ class Plan(Packed):
     def __call__(self) -> int:
         from perepisode.study import listing, packing
 
-        device = self.device()
-        bench = packing.bench_of(self.bench, self.env)
-        print(listing.plan_text(self.study(), bench, device, self.gpus or device.count), end="")
+        device, study = self.device(), self.study()
+        bench = packing.bench_of(self.bench, study.tasks[0].members[0].run())
+        print(listing.plan_text(study, bench, device, self.gpus or device.count), end="")
         print(f"next: perepisode study run --env {self.env} --out {self.out}")
         return 0
 

@@ -31,24 +31,35 @@ class Device:
 
 @dataclass(frozen=True)
 class Bench:
-    """What a benchmark measured: steps a second of one full population, and memory a run where it was measured."""
+    """What a benchmark measured: the fastest population, its steps a second, and memory a run where it was seen."""
 
     steps_per_second: float
     bytes_per_run: float = math.nan
+    runs: int = 0
     source: str = "assumed, not measured here; give --bench FILE"
 
 
-def bench_of(path: Path | None, env: str) -> Bench:
-    """The figure of `perepisode bench` (JSON), or the stated default."""
+def bench_of(path: Path | None, run: Run) -> Bench:
+    """The figure that `perepisode bench` measured for agents of this size, or the stated default."""
     if path is None:
-        return Bench(SPEED[env])
+        return Bench(SPEED[run.env])
     try:
-        plain = json.loads(Path(path).read_text())
-        speed = float(plain["steps_per_second"])
-        return Bench(speed, float(plain.get("bytes_per_run") or math.nan), str(path))
-    except (OSError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else error
-        raise Refused(f"--bench {path} is no benchmark figure ({reason}); it needs steps_per_second") from None
+        rows = json.loads(Path(path).read_text())["training"]
+        sizes = sorted({(row["worlds"], row["hidden"]) for row in rows})
+        rows = [row for row in rows if (row["worlds"], row["hidden"]) == (run.learner.envs, run.learner.hidden)]
+        best = max(rows, key=lambda row: row["steps_per_second"], default=None)
+        if best is None:
+            raise Refused(
+                f"--bench {path} measured envs x hidden {sizes}, not {run.learner.envs} x {run.learner.hidden}; "
+                "measure again with these sizes"
+            )
+        # memory is the process's peak so far, so that only the largest population's is its own
+        most = max(rows, key=lambda row: row["runs"])
+        each = (most.get("peak_bytes") or math.nan) / most["runs"]
+        return Bench(float(best["steps_per_second"]), each, int(best["runs"]), str(path))
+    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise Refused(f"--bench {path} is no benchmark ({reason}); make one with `perepisode bench`") from None
 
 
 def this_machine() -> Device:
@@ -113,7 +124,7 @@ def size_for(run: Run, device: Device, bench: Bench, asked: int = 0) -> int:
             f"--pack {asked} needs about {asked * each:.1f} GiB and the {device.kind} has "
             f"{device.memory / GIB:.1f}; the largest that fits is --pack {fits}"
         )
-    return asked or min(PREFERRED[run.env], fits)
+    return asked or min(bench.runs or PREFERRED[run.env], fits)
 
 
 def structure(run: Run) -> str:

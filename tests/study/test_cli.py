@@ -1,0 +1,102 @@
+"""The command line: what it prints, how fast, and one clear line for wrong input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+import tiny
+
+from perepisode.cli import main
+from perepisode.study import plan
+
+
+def call(capsys, *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    seen = capsys.readouterr()
+    return ended.value.code, seen.out, seen.err
+
+
+def test_matrix_as_json_csv_and_table(capsys):
+    code, out, _ = call(capsys, "matrix", "--format", "json")
+    assert code == 0
+    assert len({run["id"] for run in json.loads(out)}) == 183
+    _, out, _ = call(capsys, "matrix", "--format", "csv", "--only", "no_killing,esr", "--seeds", "1", "--steps", "1e6")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [(row["arm"], row["gamma"], row["steps"]) for row in rows] == [
+        ("k=0", "0.99", "1000000"),
+        ("k=1", "0.99", "1000000"),
+        ("k=2", "0.99", "1000000"),
+        ("k=4", "0.99", "1000000"),
+        ("k=0", "1.0", "1000000"),
+    ]
+    _, out, _ = call(capsys, "matrix")
+    assert "183 runs of 1e+09 steps: erm 30 + ser 45 + lagrangian 36 + esr 18 + budget 18 + ser_racc 18" in out
+
+
+def test_the_plan_says_what_it_costs(capsys):
+    code, out, _ = call(capsys, "study", "plan", "--memory", "139", "--gpus", "4")
+    assert code == 0
+    assert "183 runs in 25 packs, 1.83e+11 steps, 42.4 GPU hours at 1,200,000 steps/s (assumed" in out
+    assert "about 10.6 h on 4 of them" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["matrix", "--only", "no_kiling"], "'no_kiling' is unknown"),
+        (["matrix", "--env", "minecraft"], "no matrix for env 'minecraft'"),
+        (["study", "plan", "--steps", "10"], "steps=10 is less than one rollout"),
+        (["study", "plan", "--pack", "500", "--memory", "80"], "the largest that fits is --pack"),
+        (["study", "plan", "--bench", "nowhere.json"], "is no benchmark"),
+        (["study", "status", "--out", "nowhere"], "holds no study"),
+    ],
+)
+def test_wrong_input_is_one_clear_line(capsys, words, said):
+    code, _, err = call(capsys, *words)
+    assert code == 2
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_submitting_needs_slurm(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, _, err = call(capsys, "study", "submit", "--slurm", "--out", str(tmp_path / "study"))
+    assert code == 2
+    assert "no SLURM on this machine" in err
+    code, out, _ = call(capsys, "study", "submit", "--slurm", "--dry-run", "--out", str(tmp_path / "study"))
+    assert code == 0
+    assert "submit.sh" in out
+
+
+def test_another_studys_folder_is_refused(capsys, tmp_path):
+    plan.save(tiny.study(), tmp_path)
+    code, _, err = call(capsys, "study", "run", "--out", str(tmp_path))
+    assert code == 2
+    assert "holds another study" in err
+
+
+@pytest.mark.parametrize("words", [["matrix"], ["study", "plan"], ["study", "submit", "--dry-run"]])
+def test_planning_is_quick_and_starts_no_device(tmp_path, words):
+    """Seconds of this process, not of the wall: a busy machine is no reason to fail."""
+    code = (
+        "import resource, sys\n"
+        "from perepisode.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as ended: assert ended.code == 0\n"
+        "import jax._src.xla_bridge as bridge\n"
+        "assert not bridge._backends and 'craftax' not in sys.modules\n"
+        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "print(used.ru_utime + used.ru_stime, file=sys.stderr)"
+    )
+    began = time.monotonic()
+    answer = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    used = float(answer.stderr.split()[-1])
+    assert used < 2.0, f"{used:.1f} s of work, {time.monotonic() - began:.1f} s of wall"
