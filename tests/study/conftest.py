@@ -119,5 +119,13 @@ def _wait_until_idle(home: Path) -> None:
 
 
 def _end(pid_file: Path) -> None:
-    if pid_file.exists():
-        os.kill(int(pid_file.read_text()), signal.SIGTERM)
+    """Ask a daemon to end, and make it if it waits for a job that will not."""
+    if not pid_file.exists():
+        return
+    pid = int(pid_file.read_text())
+    for number in [signal.SIGTERM] + [0] * 20 + [signal.SIGKILL]:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+        time.sleep(0.5)

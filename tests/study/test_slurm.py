@@ -83,7 +83,7 @@ def test_a_task_that_gets_nowhere_gives_up(tmp_path, monkeypatch):
 def test_a_study_survives_cancelling_a_time_limit_and_preemption(cluster, tmp_path):
     """Cancel and submit again; run into a time limit; be preempted; the result equals a local run's, bit for bit."""
     here, there = tmp_path / "local", tmp_path / "cluster"
-    study = plan.save(tiny.study(updates=60, late_updates=10), here)
+    study = plan.save(tiny.study(updates=200, late_updates=10), here)
     plan.save(study, there)
     machine = slurm.Cluster(partition="low", gpus=0, cpus=1, time="00:01:00", throttle=1, warning=30)
 
@@ -101,13 +101,9 @@ def test_a_study_survives_cancelling_a_time_limit_and_preemption(cluster, tmp_pa
     job = _submit(study, there, machine)["train"]
     _hold_until_signalled(there, "train-01", signal.SIGUSR1)
     _wait("requeued by the time limit", lambda: _restarts(f"{job}_0") >= 1)
-    subprocess.run(["scontrol", "update", f"JobId={job}", "TimeLimit=20"], check=True)
-    _wait("train-01 done", lambda: _state(there, "train-01").state == "done")
-
-    _wait("updates of train-02", lambda: _share(there, "train-02") > 0)
-    everything = ["--partition=high", f"--cpus-per-task={os.cpu_count()}", "--output=/dev/null"]
-    subprocess.run(["sbatch", *everything, "--wrap=sleep 3"], check=True, capture_output=True)
-    _wait("preempted", lambda: _restarts(f"{job}_1") >= 1)
+    _wait("more time granted", lambda: all(_grant_time(f"{job}_{index}") for index in (0, 1)))
+    _hold_until_signalled(there, "train-02", signal.SIGTERM, cause=_claim_the_node)
+    _wait("requeued by preemption", lambda: _restarts(f"{job}_1") >= 1)
     _wait("report", lambda: _state(there, "report").state == "done")
 
     log = (there / "tasks" / "train-01" / "log").read_text()
@@ -136,13 +132,26 @@ def _share(out: Path, name: str) -> float:
     return _state(out, name).share
 
 
-def _hold_until_signalled(out: Path, name: str, number: signal.Signals) -> None:
+def _grant_time(element: str) -> bool:
+    """From here on the job needs no second requeue; refused while the first one is still under way."""
+    return subprocess.run(["scontrol", "update", f"JobId={element}", "TimeLimit=20"]).returncode == 0
+
+
+def _claim_the_node() -> None:
+    everything = ["--partition=high", f"--cpus-per-task={os.cpu_count()}", "--output=/dev/null"]
+    subprocess.run(["sbatch", *everything, "--wrap=sleep 3"], check=True, capture_output=True)
+
+
+def _hold_until_signalled(
+    out: Path, name: str, number: signal.Signals, cause: Callable[[], None] = lambda: None
+) -> None:
     """Stop the clock of a running task until SLURM's signal is there, however fast this machine is."""
     before = _share(out, name)
-    _wait(f"{name} at work again", lambda: _state(out, name).state == "running" and _share(out, name) > before)
+    _wait(f"{name} at work", lambda: _state(out, name).state == "running" and _share(out, name) > before)
     pid = TaskFolder.of(out, name).beat["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
+        cause()
         _wait(f"{number.name} from SLURM", lambda: _arrived(pid, number))
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -168,7 +177,7 @@ def _wait(what: str, ready: Callable[[], object], seconds: float = 240.0) -> Non
     began = time.monotonic()
     while not ready():
         assert time.monotonic() - began < seconds, f"waited {seconds:.0f} s for: {what}"
-        time.sleep(0.3)
+        time.sleep(0.1)
     _say(f"{what} after {time.monotonic() - began:.1f} s")
 
 

@@ -37,6 +37,7 @@ class Shape:
     weights: tuple[float, ...] = (0.1, 0.3, 1, 3, 10)
     matched_weights: tuple[float, ...] = (0.1, 0.3)
     mean_budgets: tuple[float, ...] = (0.5, 1, 2, 4)
+    dual_rate: float = 0.02  # η of the Lagrangian: a short run needs a quicker one
     episode_budgets: tuple[int, ...] = (1, 2, 4)
     gamma: float = 0.99
     twin_gamma: float = 1.0
@@ -47,6 +48,10 @@ class Shape:
 
 PAPER = Shape()
 
+# A strong entropy bonus: a high price soon teaches "never", and only an agent that still tries learns "only if it
+# pays".  It costs no precision, because what is at stake in a choice is large against it.
+SMALL_LEARNER = replace(MINIATURE, hidden=16, entropy=0.1)
+
 # Prices are 10 w and no gain is above 5: heavier weights would all give the same agent, which takes nothing.
 # w = 0.408 is the price at which a linear agent earns what the best k = 1 agent earns.
 SMALL = Shape(
@@ -56,10 +61,9 @@ SMALL = Shape(
     weights=(0.1, 0.2, 0.3, 0.4, 0.408),
     matched_weights=(0.3, 0.408),
     mean_budgets=(0.5, 0.75, 1, 2),
-    gamma=1.0,
-    twin_gamma=0.99,
-    steps=400_000,
-    learner=MINIATURE,
+    dual_rate=0.1,
+    steps=480_000,
+    learner=SMALL_LEARNER,
 )
 SHAPES = {"craftax": PAPER, "temptation": SMALL}
 
@@ -87,7 +91,9 @@ def families(shape: Shape = PAPER) -> dict[str, list[Run]]:
         "erm": _arms(shape, dilemmas[:1], "unconstrained", [{}])
         + _arms(shape, dilemmas, "erm", [{"enforcement": name} for name in ENFORCEMENTS]),
         "ser": _arms(shape, dilemmas, "ser", [{"weight": weight} for weight in shape.weights]),
-        "lagrangian": _arms(shape, dilemmas, "lagrangian", [{"budget": budget} for budget in shape.mean_budgets]),
+        "lagrangian": _arms(
+            shape, dilemmas, "lagrangian", [{"budget": d, "rate": shape.dual_rate} for d in shape.mean_budgets]
+        ),
     }
     pool = found["erm"] + found["ser"]
     found["esr"] = _arms(shape, dilemmas, "esr", [{"budget": 0}]) + _distilled(shape, pool)
