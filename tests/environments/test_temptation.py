@@ -1,6 +1,5 @@
 """The miniature against its own definition, and its exact optima against brute force."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np

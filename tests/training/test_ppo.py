@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from perepisode.config import MINIATURE
+from perepisode.environments.base import Hot
 from perepisode.environments.temptation import Temptation
 from perepisode.training import network, ppo
 from tests import oracles
@@ -140,3 +141,18 @@ def test_sampling_follows_the_probabilities():
     actions = jax.vmap(lambda key: ppo.sample(key, logits))(jax.random.split(jax.random.key(0), 20_000))
     shares = np.bincount(actions, minlength=3) / 20_000
     np.testing.assert_allclose(shares, [0.1, 0.6, 0.3], atol=0.012)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_rows_of_a_hot_vector_equal_the_product_with_it(precision):
+    random = np.random.default_rng(5)
+    index = np.stack([random.permutation(12)[:3] for _ in range(8)]).reshape(2, 4, 3)  # 10 and 11 stand for none
+    kernel, grad = random.normal(size=(10, 6)).astype("f4"), random.normal(size=(2, 4, 6)).astype("f4")
+    dense = np.zeros((2, 4, 12), "f4")
+    np.put_along_axis(dense, index, 1.0, axis=-1)
+    dense = dense[..., :10]
+    np.testing.assert_array_equal(Hot(jnp.asarray(index), 10).dense(), dense)
+    found, back = jax.vjp(lambda k: network._rows(jnp.asarray(index), k, precision), jnp.asarray(kernel))
+    tolerance = 1e-5 if precision == "fp32" else 3e-2
+    np.testing.assert_allclose(found, dense @ kernel, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(back(jnp.asarray(grad))[0], np.einsum("tbi,tbo->io", dense, grad), atol=2 * tolerance)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from enum import IntEnum
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 
-from perepisode.pytree import pytree
+from perepisode.pytree import pytree, static
 
 Key = jax.Array
 State = Any
@@ -40,6 +42,27 @@ class Outcome:
         return self.end_cause != EndCause.RUNNING
 
 
+@pytree
+class Hot:
+    """A vector of zeros with a few ones, given by where they are; an index of `size` or more stands for none.
+
+    A layer reads it by adding up rows of its kernel, which is far cheaper than a product with the zeros.
+    """
+
+    index: jax.Array  # [..., ones], all different where they are below `size`
+    size: int = static()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.index.shape[:-1], self.size)
+
+    def dense(self, dtype=jnp.float32) -> jax.Array:
+        """The vector itself, by one comparison a one: a single elementwise kernel, which a scatter would not be."""
+        place = jnp.arange(self.size, dtype=self.index.dtype)
+        ones = [self.index[..., i, None] == place for i in range(self.index.shape[-1])]
+        return functools.reduce(jnp.logical_or, ones).astype(dtype)
+
+
 class World(Protocol):
     """Pure functions over pytrees of ONE world; the caller vmaps.  A world never resets itself."""
 
@@ -58,9 +81,9 @@ class World(Protocol):
         """What the agent sees, compact: small integers wherever the features are one-hot."""
         ...
 
-    def encode(self, observation: Observation) -> tuple[jax.Array, ...]:
+    def encode(self, observation: Observation, dtype=jnp.float32) -> tuple[jax.Array | Hot, ...]:
         """The network's input as a tuple of feature vectors; together they are one input vector.
 
-        They stay apart so that a first layer can be the sum of one product each, with nothing concatenated.
+        They stay apart so that a first layer can be a sum of products, with nothing large concatenated.
         """
         ...

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perepisode.environments.base import Observation, World
+from perepisode.environments.base import Hot, Observation, World
 from perepisode.pytree import pytree
 
 Dense = tuple[jax.Array, jax.Array]  # kernel, bias
+NARROW = 1024  # feature vectors up to this width are put side by side
 
 
 @pytree
@@ -97,11 +98,24 @@ def _input_gates(params, world, observation, features, precision):
     """Everything before the recurrence, for all steps at once: the first layer is a sum of products."""
     vectors = (*world.encode(observation, dtype=_dtype(precision)), features)
     # an objective without features has no kernel for them, and `zip` leaves them out
-    products = [_dot(vector, kernel, precision) for vector, kernel in zip(vectors, params.embedding)]
-    embedded = functools.reduce(jnp.add, products)
-    embedded = jax.nn.relu(embedded + params.embedding_bias)
+    pairs = list(zip(vectors, params.embedding))
+    products = [_rows(v.index, kernel, precision) for v, kernel in pairs if isinstance(v, Hot)]
+    products += [_dot(v, kernel, precision) for v, kernel in _joined(pairs, precision)]
+    embedded = jax.nn.relu(functools.reduce(jnp.add, products) + params.embedding_bias)
     kernel, bias = params.gru_input
     return _cast(_dot(embedded, kernel, precision) + bias, precision)
+
+
+def _joined(pairs, precision):
+    """The dense vectors; the narrow ones side by side, since one product is cheaper than several."""
+    dense = [(v, kernel) for v, kernel in pairs if not isinstance(v, Hot)]
+    wide = [pair for pair in dense if pair[0].shape[-1] > NARROW]
+    narrow = [pair for pair in dense if pair[0].shape[-1] <= NARROW]
+    if len(narrow) > 1:
+        vectors, kernels = zip(*narrow)
+        vectors = [_cast(v, precision) for v in vectors]
+        narrow = [(jnp.concatenate(vectors, axis=-1), jnp.concatenate(kernels))]
+    return wide + narrow
 
 
 def _heads(params, hidden, precision):
@@ -125,19 +139,22 @@ def gru(gates, memory, starts, kernel, bias, precision):
     r = σ(x_r + h W_r), z = σ(x_z + h W_z), n = tanh(x_n + r (h W_n + b)), h' = (1 - z) n + z h,
     with h = 0 where an episode starts.
     """
-    return _gru(precision, gates, memory, starts, kernel, bias)
+    return _gru(precision, *map(jnp.asarray, (gates, memory, starts, kernel, bias)))
 
 
 def _gru_forward(precision, gates, memory, starts, kernel, bias):
+    """Steps are read and written in place by their index: scanning over the time axis would first move it to the
+    front, past the population's, and copy every array once more."""
     cast = _cast(kernel, precision)
 
-    def body(h, inputs):
-        x, start = inputs
-        h = jnp.where(start[:, None], 0.0, h)
-        h = _gru_step(h, x, cast, bias, precision)
-        return h, h
+    def body(carry, t):
+        h, hidden = carry
+        h = _gru_step(jnp.where(starts[t][:, None], 0.0, h), gates[t], cast, bias, precision)
+        return (h, hidden.at[t].set(h)), None
 
-    _, hidden = jax.lax.scan(body, memory, (gates, starts), unroll=_unroll(gates.shape[0]))
+    steps = jnp.arange(gates.shape[0])
+    empty = jnp.zeros((*gates.shape[:2], memory.shape[-1]))
+    (_, hidden), _ = jax.lax.scan(body, (memory, empty), steps, unroll=_unroll(len(steps)))
     return hidden
 
 
@@ -160,18 +177,21 @@ def _gru_backward(precision, saved, hidden_grad):
     factors = tuple(_cast(factor, precision) for factor in factors)  # read once a step: half the bytes
     back = _cast(kernel, precision).T
 
-    def body(carried, inputs):
-        grad, z, by_update, by_candidate, by_reset, r, start = inputs
-        grad = grad + carried
-        at_candidate = grad * by_candidate
-        at_gates = jnp.concatenate([at_candidate * by_reset, grad * by_update, at_candidate * r], axis=-1)
-        at_gates = _cast(at_gates, precision)
-        carried = grad * z + _dot(at_gates, back, precision)
-        return jnp.where(start[:, None], 0.0, carried), (at_gates, _cast(at_candidate, precision))
+    z, by_update, by_candidate, by_reset, r = factors
 
-    inputs = (hidden_grad, *factors, starts)
-    memory_grad, (at_gates, at_candidate) = jax.lax.scan(
-        body, jnp.zeros_like(memory), inputs, reverse=True, unroll=_unroll(gates.shape[0])
+    def body(carry, t):
+        carried, at_gates, at_candidates = carry
+        grad = hidden_grad[t] + carried
+        at_candidate = grad * by_candidate[t]
+        here = jnp.concatenate([at_candidate * by_reset[t], grad * by_update[t], at_candidate * r[t]], axis=-1)
+        here = _cast(here, precision)
+        carried = jnp.where(starts[t][:, None], 0.0, grad * z[t] + _dot(here, back, precision))
+        return (carried, at_gates.at[t].set(here), at_candidates.at[t].set(_cast(at_candidate, precision))), None
+
+    empty = jnp.zeros(gates.shape, back.dtype), jnp.zeros(hidden.shape, back.dtype)
+    steps = jnp.arange(gates.shape[0])
+    (memory_grad, at_gates, at_candidate), _ = jax.lax.scan(
+        body, (jnp.zeros_like(memory), *empty), steps, reverse=True, unroll=_unroll(len(steps))
     )
     width = memory.shape[-1]
     gates_grad = jnp.concatenate([at_gates[..., : 2 * width], at_candidate], axis=-1)
@@ -240,6 +260,36 @@ _product.defvjp(_product_save, _product_backward)
 
 def _dot(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
     return _product(precision, x, kernel)
+
+
+def _add_rows(precision: str, index: jax.Array, kernel: jax.Array) -> jax.Array:
+    """Sum of the kernel's rows at `index` [..., ones], in float32; indices beyond it add nothing."""
+    rows = _cast(kernel, precision).at[index.astype(jnp.int32)].get(mode="fill", fill_value=0)
+    return rows.astype(jnp.float32).sum(axis=-2)
+
+
+_rows_of = jax.custom_vjp(_add_rows, nondiff_argnums=(0,))
+
+
+def _add_rows_save(precision, index, kernel):
+    return _add_rows(precision, index, kernel), (index, jnp.zeros((kernel.shape[0], 0), kernel.dtype))
+
+
+def _add_rows_backward(precision, saved, grad):
+    """As a product with the dense vector: a scatter of thousands of rows into few would wait on its own atomics."""
+    index, like = saved
+    dense = Hot(index, like.shape[0]).dense(_dtype(precision))
+    leading = tuple(range(dense.ndim - 1))
+    contraction = ((leading, leading), ((), ()))
+    kernel_grad = jax.lax.dot_general(dense, _cast(grad, precision), contraction, preferred_element_type=jnp.float32)
+    return None, kernel_grad.astype(like.dtype)
+
+
+_rows_of.defvjp(_add_rows_save, _add_rows_backward)
+
+
+def _rows(index: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
+    return _rows_of(precision, index, kernel)
 
 
 def _orthogonal(random: np.random.Generator, shape: tuple[int, int], gain: float) -> np.ndarray:

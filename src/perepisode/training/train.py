@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from perepisode import environments
 from perepisode.config import Refused, Run, canonical
@@ -47,6 +48,7 @@ class Options:
     progress: Progress = field(default_factory=Silent)
     utilities: dict[str, Distilled] = field(default_factory=dict)
     say: Callable[[str], None] = print
+    devices: int = 1  # devices of this machine that share the population, by runs
 
 
 def train(runs: Sequence[Run], options: Options) -> list[RunFolder]:
@@ -95,6 +97,7 @@ def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options:
     checkpoints = Checkpoints(home / "checkpoints")
     state = checkpoints.restore(jax.eval_shape(begin, members, params), options.say)
     state = begin(members, params) if state is None else jax.device_put(state)
+    members, state = spread((members, state), len(runs), options.devices)
     done = int(state.update)
     for folder in folders:
         folder.truncate_metrics(done)
@@ -125,6 +128,24 @@ def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options:
     for index, (run, folder) in enumerate(zip(runs, folders)):
         if not folder.failed:
             folder.finish(run, weights(jax.tree.map(lambda x, i=index: x[i], state.params)))
+
+
+def spread(tree: Any, runs: int, devices: int) -> Any:
+    """The same values with the run axis sharded over `devices`; what has no run axis is copied to each of them."""
+    if devices == 1:
+        return tree
+    if runs % devices or devices > jax.local_device_count():
+        raise Refused(
+            f"{runs} runs do not divide over {devices} of the {jax.local_device_count()} devices here; "
+            "use as many runs as a multiple of the devices"
+        )
+    mesh = Mesh(np.array(jax.local_devices()[:devices]), ("runs",))
+
+    def place(leaf):
+        by_run = PartitionSpec("runs") if leaf.ndim and leaf.shape[0] == runs else PartitionSpec()
+        return jax.device_put(leaf, NamedSharding(mesh, by_run))
+
+    return jax.tree.map(place, tree)
 
 
 def prepare(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None):

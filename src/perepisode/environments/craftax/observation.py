@@ -5,12 +5,11 @@ bit, then 51 scalars.  Cells in darkness, and those beyond the map, show nothing
 index past the last block, whose one-hot row is zero, and the light bit follows from it.
 """
 
-from functools import reduce
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from perepisode.environments.base import Hot
 from perepisode.pytree import pytree
 
 ROWS, COLUMNS = VIEW = (9, 11)
@@ -54,22 +53,19 @@ def observe(state) -> Observation:
     )
 
 
-def encode(observation: Observation, dtype=jnp.float32) -> tuple[jax.Array, ...]:
+def encode(observation: Observation, dtype=jnp.float32) -> tuple[jax.Array | Hot, ...]:
     """Observations with any leading axes → features: blocks, items, mobs, light, scalars."""
     lead = observation.blocks.shape[:-1]
     blocks = jax.nn.one_hot(observation.blocks, BLOCKS, dtype=dtype).reshape(*lead, CELLS * BLOCKS)
     items = jax.nn.one_hot(observation.items, ITEMS, dtype=dtype).reshape(*lead, CELLS * ITEMS)
-    channel = jnp.arange(CELLS * MOB_CHANNELS, dtype=jnp.uint16)
-    # One comparison a slot keeps this a single elementwise kernel; a scatter or a reduction would not be.
-    slots = [observation.mobs[..., slot, None] == channel for slot in range(observation.mobs.shape[-1])]
-    mobs = reduce(jnp.logical_or, slots).astype(dtype)
+    mobs = Hot(observation.mobs, CELLS * MOB_CHANNELS)
     light = (observation.blocks != DARK_BLOCK).astype(dtype)
     return blocks, items, mobs, light, observation.scalars.astype(dtype)
 
 
-def upstream_vector(features: tuple[jax.Array, ...]) -> jax.Array:
+def upstream_vector(features: tuple[jax.Array | Hot, ...]) -> jax.Array:
     """`encode`'s features in the order of upstream's flat observation: float32[..., 8268]."""
-    *cells, scalars = features
+    *cells, scalars = (part.dense() if isinstance(part, Hot) else part for part in features)
     lead = scalars.shape[:-1]
     view = jnp.concatenate([part.reshape(*lead, CELLS, -1) for part in cells], axis=-1)
     return jnp.concatenate([view.reshape(*lead, -1), scalars], axis=-1)
