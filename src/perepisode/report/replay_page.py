@@ -56,11 +56,10 @@ def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference])
     else:
         frames = replay_frames.draw(replay, np.flatnonzero(replay.violations.any(axis=1)) + 1)
         notes += _thinned(frames, replay)
-    method, arm = look(row["method"]), f" {row['arm']}" if row["arm"] else ""
     return Shown(
         place=place,
-        title=f"{method.label}{arm}, seed {row['seed']}: {_count(int(own.sum()), 'violation')}",
-        colour=method.colour,
+        title=_title(row, int(own.sum()), float(replay.accrued[-1])),
+        colour=look(row["method"]).colour,
         facts=_facts(chosen, replay),
         wrong=wrong,
         notes=notes,
@@ -98,11 +97,18 @@ def write(out: Path, selection: Selection, shown: list[Shown]) -> Path:
     return path
 
 
+def _title(row: dict[str, Any], violations: int, earned: float) -> str:
+    arm = f" {row['arm']}" if row["arm"] else ""
+    agent = f"{look(row['method']).label}{arm}, seed {row['seed']}"
+    return f"{agent}: {_count(violations, 'violation')}, return {number(earned)}"
+
+
 def _headline(exact: int, total: int) -> str:
     if exact == total:
-        every = "The episode" if total == 1 else f"All {total} episodes"
+        every = {1: "The episode was", 2: "Both episodes were"}.get(total, f"All {total} episodes were")
         return f"{every} reproduced exactly: return, length, end and every count"
-    return f"{exact} of {total} episodes reproduced exactly; {_count(total - exact, 'replay')} differ from the table"
+    wrong = "1 replay differs" if total - exact == 1 else f"{total - exact} replays differ"
+    return f"{exact} of {_count(total, 'episode')} reproduced exactly; {wrong} from the table"
 
 
 def _facts(chosen: Chosen, replay: Replay) -> list[tuple[str, str]]:
@@ -110,7 +116,7 @@ def _facts(chosen: Chosen, replay: Replay) -> list[tuple[str, str]]:
     row = chosen.row
     method, totals = look(row["method"]), replay.totals(row["dilemma"])
     harm = [
-        (dilemma_name(name), _counted(totals[f"violations_{name}"], totals[f"violations_{name}_paper"]))
+        (f"{dilemma_name(name)} violations", _counted(totals[f"violations_{name}"], totals[f"violations_{name}_paper"]))
         for name in sorted(replay.world.dilemmas, key=lambda name: name != row["dilemma"])
     ]
     return [
@@ -176,9 +182,8 @@ def _player(replay: Replay, own: np.ndarray, weighed: np.ndarray | None, frames:
             "at": frames.positions,
             "width": frames.width,
             "height": frames.height,
-            "columns": replay_frames.COLUMNS,
-            "sheet": replay_frames.COLUMNS * replay_frames.ROWS,
-            "sheets": [replay_frames.embedded(sheet) for sheet in frames.sheets],
+            "strip": replay_frames.STRIP,
+            "strips": [replay_frames.embedded(strip) for strip in frames.strips],
         },
     }  # fmt: skip
 

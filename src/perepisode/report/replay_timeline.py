@@ -78,7 +78,10 @@ def offers(replay: Replay) -> Track:
     labels = () if crowded else tuple(
         Label(100 * (step + 0.5) / replay.length, 100 - top, number(gains[step], 1)) for step, _, top in bars
     )  # fmt: skip
-    note = f"Wage {number(wage)} a step; {len(steps)} temptations with what they would pay on top, {taken.sum()} taken."
+    note = (
+        f"Dashed: the wage, {number(wage)} a step. Bars: what each of the {len(steps)} temptations would pay on top; "
+        f"the {taken.sum()} filled ones were taken."
+    )
     return Track("offer", "Temptations", marks, number(low, 0), number(high, 1), labels, note, tall=True)
 
 

@@ -1,0 +1,335 @@
+"""Replays give what the table says, or say where they do not."""
+
+import io
+import json
+import shutil
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from test_browser import CHROMIUM, DRIVER, browser  # noqa: F401  (a fixture)
+
+from perepisode import environments
+from perepisode.config import MINIATURE, Refused, Run
+from perepisode.evaluation import episodes
+from perepisode.evaluation.rollout import evaluate
+from perepisode.report import replay as replaying
+from perepisode.report import replay_frames, replay_page
+from perepisode.report.replay import differences, replay, watch
+from perepisode.report.replay_pressure import pressure
+from perepisode.report.replay_source import Chosen, worst_first
+from perepisode.runs import RunFolder
+from perepisode.training import population, ppo
+from perepisode.training.train import weights
+
+OPTIONS = {"wage": 0.5, "chance": 0.4}  # not the defaults: a replay has to find them in the run's folder
+LEARNER = replace(MINIATURE, envs=4, rollout=10, minibatches=1, epochs=1, hidden=8)
+HOSTILE = "<img src=x onerror=console.error(1)>"
+
+
+def untrained(out, run: Run) -> RunFolder:
+    """A run folder as training leaves it, with the weights that training begins with."""
+    program = ppo.Program(environments.make(run.env, **run.world), run.learner, 1, 4)
+    params = ppo.initial_params(program, population.gather([run]), [run.seed])
+    folder = RunFolder.of(out, run)
+    folder.open(run, "cpu")
+    folder.finish(run, weights(jax.tree.map(lambda x: x[0], params)))
+    return folder
+
+
+def miniature(method: str, seed: int = 42, **settings) -> Run:
+    steps = LEARNER.steps_per_update
+    return Run("temptation", "temptation", method, settings, seed, 1.0, steps, world=OPTIONS, learner=LEARNER)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Two untrained runs and their table."""
+    out = tmp_path_factory.mktemp("runs")
+    for run in (miniature("esr", budget=1), miniature("esr", seed=7, budget=1)):
+        untrained(out, run)
+    evaluate([out], out / "episodes.parquet", envs=6, steps=80, first=2, say=lambda _: None)
+    return out
+
+
+@pytest.fixture(scope="module")
+def table(home) -> pd.DataFrame:
+    return episodes.read(home / "episodes.parquet")
+
+
+WORLD = environments.make("temptation", **OPTIONS)
+
+
+def test_every_row_is_reproduced_exactly(table):
+    assert len(table) == 24
+    assert table["violations"].sum() > 20
+    for row in table.to_dict("records"):
+        found = replay(row, WORLD)
+        assert differences(row, found) == []
+        assert found.violations.shape == (row["length"], 1)
+        assert found.violations.sum() == row["violations"]
+
+
+def test_steps_against_stepping_by_hand(table):
+    """One step after the other, with the keys as `fresh` defines them and nothing compiled around them."""
+    row = table.loc[3].to_dict()
+    found = replay(row, WORLD)
+    episode = jax.random.wrap_key_data(np.array([int(row["policy_key"][i : i + 8], 16) for i in (0, 8)], np.uint32))
+    state, total = WORLD.reset(jax.random.fold_in(episode, 0)), np.float32(0)
+    for t, action in enumerate(row["actions"]):
+        taken = bool(state.present) and action == 1
+        reward = np.float32(0.5) + (np.asarray(state.gain) if taken else np.float32(0))
+        assert found.violations[t, 0] == taken
+        assert found.rewards[t] == reward
+        total += reward
+        assert found.accrued[t + 1] == total
+        state, _ = WORLD.step(jax.random.fold_in(episode, 2 * t + 1), state, action)
+    assert float(total) == row["return"]
+
+
+def test_long_episodes_are_cut_into_chunks_that_fit(table, monkeypatch):
+    row = table.loc[5].to_dict()
+    whole = replay(row, WORLD)
+    wanted = [0, 1, 8, 15, 16, 17, 39, 40]
+    states = next(whole.states(wanted))
+    monkeypatch.setattr(replaying, "CHUNK", 8)
+    parts = replay(row, WORLD)
+    np.testing.assert_array_equal(parts.rewards, whole.rewards)
+    for name in ("time", "present", "gain"):
+        pieces = np.concatenate([getattr(state, name) for state in parts.states(wanted)])
+        np.testing.assert_array_equal(pieces, getattr(states, name))
+    np.testing.assert_array_equal(states.time, wanted)
+
+
+def test_another_action_is_noticed(table):
+    row = table.loc[0].to_dict()
+    step = int(np.flatnonzero(replay(row, WORLD).violations[:, 0])[0])
+    actions = bytearray(row["actions"])
+    actions[step] = 0
+    wrong = {one.what: one for one in differences(row, replay({**row, "actions": bytes(actions)}, WORLD))}
+    assert set(wrong) == {"return", "violations", "violations_temptation", "violations_temptation_paper"}
+    assert wrong["violations"].replay == row["violations"] - 1
+    assert f"the row says {row['violations']}" in str(wrong["violations"])
+
+
+@pytest.mark.parametrize(
+    ("column", "change"),
+    [
+        ("return", lambda x: float(np.nextafter(np.float32(x), np.float32(100)))),
+        ("violations", lambda x: x + 1),
+        ("length", lambda x: x - 1),
+        ("end_cause", lambda _: "death"),
+        ("audit_offers", lambda x: x + 1),
+    ],
+)
+def test_another_number_in_the_row_is_noticed(table, column, change):
+    row = table.loc[1].to_dict()
+    wrong = differences({**row, column: change(row[column])}, replay(row, WORLD))
+    assert [one.what for one in wrong] == [column]
+
+
+def test_an_episode_without_its_end_is_noticed(table):
+    row = table.loc[2].to_dict()
+    cut = replay({**row, "actions": row["actions"][:30]}, WORLD)
+    assert (cut.length, cut.end_cause) == (30, "running")
+    assert {"length", "end_cause"} <= {one.what for one in differences(row, cut)}
+
+
+def test_the_worst_come_first():
+    table = pd.DataFrame({"violations": [1, 3, 0, 3, 3], "return": [5.0, 2.0, 0.0, 1.0, 1.0]})
+    assert worst_first(table) == [3, 4, 1, 0, 2]
+
+
+def test_the_page_shows_the_worst_and_says_that_they_are_reproduced(home, table, tmp_path):
+    said = []
+    page = watch(home / "episodes.parquet", tmp_path, worst=3, say=said.append)
+    text = page.read_text()
+    assert page == tmp_path / "index.html"
+    assert text.count('class="verdict">reproduced exactly') == 3
+    assert all("reproduced exactly" in line for line in said)
+    assert "Not reproduced" not in text
+    first = players(text)[0]
+    assert first["violations"][-1] == table["violations"].max()
+    assert first["length"] == 40
+    assert first["film"] is None
+    assert f"violation {table['violations'].max()} at step" in text
+    assert "Gate σ(12 (1.5 − v))" in text
+
+
+def test_given_rows_a_run_folder_and_filters(home, table, tmp_path):
+    run = table.loc[20, "run"]
+    folder = next(home.glob(f"*{run}"))
+    own = watch(folder, tmp_path / "a", worst=100, say=lambda _: None).read_text()
+    assert len(players(own)) == (table["run"] == run).sum()
+    given = watch(home, tmp_path / "b", row=(4, 2), method="esr", arm="k=1", say=lambda _: None).read_text()
+    assert [round(table.loc[row, "return"], 4) for row in (4, 2)] == [one["accrued"][-1] for one in players(given)]
+
+
+def test_a_wrong_row_and_a_missing_run_are_named_on_the_page(home, table, tmp_path):
+    changed = table.copy()
+    changed.loc[0, "violations"] = 99
+    changed.loc[1, "run"] = HOSTILE
+    episodes.write(changed, tmp_path / "episodes.parquet")
+    text = watch(tmp_path / "episodes.parquet", tmp_path / "out", row=(0, 1), runs=home, say=lambda _: None).read_text()
+    assert "0 of 2 episodes reproduced exactly; 2 replays differ from the table" in text
+    assert "violations: the row says 99, the replay gives" in text
+    assert "folder was not found; the world has its default options" in text  # where the wage is another
+    assert HOSTILE not in text
+    assert "&lt;img src=x" in text
+
+
+def test_wrong_input_is_refused_in_one_line(home, table, tmp_path):
+    def refused(*arguments, **options) -> str:
+        with pytest.raises(Refused) as caught:
+            watch(*arguments, out=tmp_path / "out", **options)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    source = home / "episodes.parquet"
+    assert "does not exist" in refused(tmp_path / "none.parquet")
+    assert "no run folder" in refused(tmp_path)
+    assert "rows 0 to 23" in refused(source, row=(24,))
+    assert "rows 0 to 23" in refused(source, row=(-1,))
+    assert "no episode of method 'ser'; it has esr" in refused(source, method="ser")
+    assert "no episode of arm 'k=9' with method 'esr'" in refused(source, method="esr", arm="k=9")
+    assert "worst=0" in refused(source, worst=0)
+    assert "does not exist" in refused(source, runs=tmp_path / "none")
+    shutil.copytree(next(home.glob("*.s42.*")), tmp_path / "alone" / "run")
+    assert "no episodes.parquet lies beside" in refused(tmp_path / "alone" / "run")
+    other = table.index[table["run"] != table.loc[0, "run"]][0]
+    shutil.copy(source, tmp_path / "alone")
+    assert f"row {other} is of run" in refused(tmp_path / "alone" / "run", row=(int(other),))
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    assert "not a complete parquet file" in refused(tmp_path / "broken.parquet")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_from_elsewhere_is_refused(table, tmp_path):
+    table.drop(columns="actions").to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(Refused, match=r"no column 'actions'.*not replayed"):
+        watch(tmp_path / "a.csv", tmp_path / "out")
+    episodes.write(table.assign(environment="CarGoal"), tmp_path / "b.parquet")
+    with pytest.raises(Refused, match="environment 'CarGoal'; only temptation, craftax"):
+        watch(tmp_path / "b.parquet", tmp_path / "out")
+    table.to_csv(tmp_path / "c.csv", index=False)
+    with pytest.raises(Refused, match="actions are not bytes"):
+        watch(tmp_path / "c.csv", tmp_path / "out")
+    row = table.loc[0].to_dict()
+    with pytest.raises(Refused, match="action 7 is unknown; temptation has actions 0 to 1"):
+        replay({**row, "actions": b"\x00\x07"}, WORLD)
+    with pytest.raises(Refused, match="policy_key='xyz' is no key"):
+        replay({**row, "policy_key": "xyz"}, WORLD)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "expected"),
+    [
+        ("esr", {"budget": 1}, [1.0, 1.0, 0.0]),
+        ("ser", {"weight": 0.3}, [3.0, 3.0, 3.0]),
+        ("lagrangian", {"budget": 0.5}, [1.25, 1.25, 1.25]),
+        ("saute", {"budget": 1}, [1.0, 1 / 3, -1 / 3]),
+        ("unconstrained", {}, None),
+    ],
+)
+def test_what_the_objective_made_of_violations(table, tmp_path, method, settings, expected):
+    """Before the first violation, after it, and after the second."""
+    run = miniature(method, **settings)
+    folder = RunFolder(tmp_path)
+    folder.metrics.write_text(json.dumps({"lambda": 0.5}) + "\n" + json.dumps({"lambda": 1.25}) + '\n{"lam')
+    row = {**table.loc[0].to_dict(), "method": method, "arm": run.arm, "value": run.value}
+    found = replay(row, WORLD)
+    violating = np.flatnonzero(found.violations[:, 0])[:2] + 1
+    charged = replay_page._charged(Chosen(0, row, run, folder), found)
+    for known in (Chosen(0, row, run, folder), Chosen(0, row, None, None)):
+        values = pressure(known, charged).values
+        if expected is None or (method == "lagrangian" and known.run is None):
+            assert values is None
+        else:
+            assert values.shape == (41,)
+            np.testing.assert_allclose(values[[0, *violating]], expected, atol=0.01)
+
+
+def test_two_violations_in_one_step_share_a_button():
+    texts = [jump.text for jump in replay_page._jumps(np.array([0, 2, 0, 1]))]
+    assert texts == ["violations 1–2 at step 2", "violation 3 at step 4"]
+
+
+def test_long_films_keep_the_pictures_around_violations():
+    assert replay_frames.positions(2000, [7]).tolist() == list(range(2001))
+    chosen = replay_frames.positions(10_000, [4, 5003, 10_000])
+    assert len(chosen) <= replay_frames.MOST + 40
+    assert chosen[0] == 0
+    assert chosen[-1] == 10_000
+    assert (np.diff(chosen) > 0).all()
+    assert {*range(9), *range(4995, 5008), *range(9992, 10_001)} <= set(chosen.tolist())
+    assert np.diff(chosen).max() <= 6
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium or chromedriver is not installed")
+@pytest.mark.parametrize("width", [1280, 500])
+def test_the_page_in_a_browser(browser, home, tmp_path, width):  # noqa: F811
+    page = watch(home / "episodes.parquet", tmp_path, worst=2, say=lambda _: None)
+    browser.open(page, width)
+    step = browser.run("return +[...document.querySelectorAll('.jumps button')].at(2).dataset.step")
+    moved = browser.run(
+        "document.querySelectorAll('.jumps button')[2].click();"
+        "return [document.querySelector('.scrub').value, document.querySelector('.readout').textContent]"
+    )
+    assert int(moved[0]) == max(0, step - 3)
+    assert moved[1].startswith(f"step {moved[0]} / 40")
+    after = browser.run(
+        "for (const key of ['ArrowRight', 'ArrowRight', 'ArrowLeft', 'ArrowRight', 'ArrowRight'])"
+        "  document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}));"
+        "return [document.querySelector('.scrub').value, document.querySelector('[data-of=violations]').textContent]"
+    )
+    assert after == [str(step), "3"]
+    playing = browser.run(
+        "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: ' ', bubbles: true, cancelable: true}));"
+        "return document.querySelector('.play').textContent"
+    )
+    assert playing == "Pause"
+    assert browser.errors() == []
+    assert browser.run("return performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:'))") == []
+    page_width, window_width = browser.run("return [document.documentElement.scrollWidth, innerWidth]")
+    assert page_width <= window_width
+
+
+@pytest.mark.slow
+def test_craftax_is_reproduced_and_filmed(tmp_path):
+    """Evaluated side by side in one program, replayed one by one in another: the same floats, bit for bit."""
+    from PIL import Image
+
+    learner = replace(LEARNER, envs=4, rollout=4)
+    run = Run("craftax", "sustainability", "esr", {"budget": 1}, steps=16, world={"wood_budget": 0}, learner=learner)
+    untrained(tmp_path, run)
+    evaluate([tmp_path], tmp_path / "episodes.parquet", envs=4, steps=256, first=1, say=lambda _: None)
+    table = episodes.read(tmp_path / "episodes.parquet")
+    world = environments.make("craftax", **run.world)
+    for row in table.to_dict("records"):
+        assert differences(row, replay(row, world)) == []
+    text = watch(tmp_path / "episodes.parquet", tmp_path / "out", worst=1, say=lambda _: None).read_text()
+    assert 'class="verdict">reproduced exactly' in text
+    film = players(text)[0]["film"]
+    assert film["at"] == list(range(int(table.loc[worst_first(table)[0], "length"]) + 1))
+    for strip in (film["strips"][0], film["strips"][-1]):
+        picture = np.asarray(Image.open(io.BytesIO(_decoded(strip))))
+        assert picture.shape[0] == film["height"]
+        assert picture.shape[1] % film["width"] == 0
+        assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 20
+
+
+def players(text: str) -> list[dict]:
+    """What the page's script is given, one entry an episode."""
+    parts = text.split('<script type="application/json">')[1:]
+    return [json.loads(part.partition("</script>")[0]) for part in parts]
+
+
+def _decoded(uri: str) -> bytes:
+    import base64
+
+    head, _, content = uri.partition(",")
+    assert head == "data:image/webp;base64"
+    return base64.b64decode(content)
