@@ -53,7 +53,7 @@ def main():
     parser.add_argument("--top", type=int, default=25)
     given = parser.parse_args()
 
-    states = jax.jit(jax.vmap(engine.generate))(jax.random.split(jax.random.key(0), 256))
+    states = jax.jit(jax.vmap(lambda key: engine.lit_only(engine.generate(key))))(jax.random.split(jax.random.key(0), 256))
     states = jax.tree.map(lambda x: jnp.concatenate([x] * (given.worlds // 256)), states)
 
     def step(states, key):
@@ -62,8 +62,8 @@ def main():
         draw_and_step = jax.vmap(lambda k, s, a: engine.step(engine.bulk_draws(k), s, a)[0])
         return draw_and_step(keys, states, actions), None
 
-    steps = jax.jit(lambda s, k: jax.lax.scan(step, s, jax.random.split(k, 16))[0])
-    profile(f"engine, {given.worlds} worlds, per step", lambda: steps(states, jax.random.key(0)), 16, given.top)
+    steps = jax.jit(lambda s, k: jax.lax.scan(step, s, jax.random.split(k, 64))[0])
+    profile(f"engine, {given.worlds} worlds, per step", lambda: steps(states, jax.random.key(0)), 64, given.top)
 
     learner = Learner()
     runs = [

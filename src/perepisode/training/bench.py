@@ -88,8 +88,9 @@ def engine_rows(worlds: int, upstream: bool) -> list[dict[str, Any]]:
     def fast(draw, key, state, action):
         return engine.step(draw(key), state, action)[0]
 
+    lit = jax.jit(jax.vmap(engine.lit_only))(states)
     rows = [
-        _engine_row("engine, bulk draws", worlds, states, partial(fast, engine.bulk_draws)),
+        _engine_row("engine, bulk draws", worlds, lit, partial(fast, engine.bulk_draws)),
         _engine_row("engine, upstream's draws", worlds, states, partial(fast, engine.upstream_draws)),
     ]
     if upstream:

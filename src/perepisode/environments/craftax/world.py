@@ -72,8 +72,13 @@ class Craftax:
         )
 
     def reset(self, key: Key) -> CraftaxState:
-        generate = upstream.reset if self.engine == "upstream" else _fast().generate
-        return CraftaxState(game=generate(key), harvested=jnp.int32(0))
+        if self.engine == "upstream":
+            game = upstream.reset(key)
+        else:
+            game = _fast().generate(key)
+            # upstream's draws are for comparing whole states with upstream's; play needs only which cells are lit
+            game = _fast().lit_only(game) if self.draws == "bulk" else game
+        return CraftaxState(game=game, harvested=jnp.int32(0))
 
     def step(self, key: Key, state: CraftaxState, action: jax.Array) -> tuple[CraftaxState, Outcome]:
         game, reward, events = self._advance(key, state.game, action)
