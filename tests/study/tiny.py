@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,11 +44,10 @@ def all_episodes(out: Path) -> pd.DataFrame:
     return table.sort_values(["run", "env_index", "episode_index"], ignore_index=True)
 
 
-def metrics_without_clock(out: Path) -> dict[str, list[dict]]:
-    import json
-
+def metrics_without_clock(out: Path, runs: str = "runs") -> dict[str, list[dict]]:
+    """Every row of every run, less what depends on the time of day."""
     found = {}
-    for path in sorted((Path(out) / "runs").glob("*/metrics.jsonl")):
+    for path in sorted((Path(out) / runs).glob("*/metrics.jsonl")):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         found[path.parent.name] = [{k: v for k, v in row.items() if k != "clock"} for row in rows]
     return found

@@ -90,6 +90,7 @@ def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
         checkpoint_seconds=study.checkpoint_seconds,
         progress=PlainLines(),
         utilities=_utilities(task, out),
+        devices=_devices_for(len(runs)),
     )
     folders = train(runs, options)
     finished = [folder.path for folder in folders if folder.done]
@@ -97,6 +98,14 @@ def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
         raise Refused(f"every run of {task.name} diverged; the first: {folders[0].failed}")
     protocol = study.evaluation
     evaluate(finished, table_of(out, task), envs=protocol.envs, steps=protocol.steps, first=protocol.first)
+
+
+def _devices_for(runs: int) -> int:
+    """All the GPUs that this task was given, or as many of them as share its runs evenly."""
+    import jax
+
+    here = 1 if jax.default_backend() == "cpu" else jax.local_device_count()
+    return max(count for count in range(1, here + 1) if runs % count == 0)
 
 
 def distill_utility(study: plan.Study, task: plan.Task, out: Path) -> None:

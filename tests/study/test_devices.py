@@ -1,0 +1,55 @@
+"""Several devices in one machine: the population's run axis sharded over them gives the same results as one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import tiny
+from safetensors.numpy import load_file
+
+TRAIN = """
+import sys
+from pathlib import Path
+
+sys.path.insert(0, sys.argv[1])
+import jax
+import tiny
+from perepisode.config import Refused
+from perepisode.training.train import Options, train
+
+out, devices = Path(sys.argv[2]), int(sys.argv[3])
+assert jax.device_count() == devices
+runs = [tiny.run("ser", 10, seed, weight=0.3) for seed in range(4)]
+runs += [tiny.run("lagrangian", 10, seed, budget=1) for seed in range(3)] + [tiny.run("unconstrained", 10)]
+train(runs, Options(out=out, chunk=5, devices=devices))
+try:
+    train(runs[:7], Options(out=out / "uneven", devices=8))
+except Refused as error:
+    assert "8" in str(error)
+else:
+    raise AssertionError("seven runs on eight devices were not refused")
+"""
+
+
+def test_eight_devices_give_the_results_of_one(tmp_path):
+    for devices in (1, 8):
+        flags = f"--xla_force_host_platform_device_count={devices}"
+        command = [sys.executable, "-c", TRAIN, str(Path(__file__).parent), str(tmp_path / str(devices)), str(devices)]
+        subprocess.run(command, check=True, env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags})
+    one, eight = (tiny.metrics_without_clock(tmp_path / str(devices), "") for devices in (1, 8))
+    assert one.keys() == eight.keys()
+    for run, rows in one.items():
+        for own, other in zip(rows, eight[run], strict=True):
+            for name, value in own.items():
+                assert (value is None) == (other[name] is None)
+                if value is not None:
+                    np.testing.assert_allclose(other[name], value, rtol=1e-4, atol=1e-6, err_msg=f"{run} {name}")
+            assert own["violations"] == other["violations"]
+    for path in sorted((tmp_path / "1").glob("*/policy.safetensors")):
+        own, other = load_file(path), load_file(tmp_path / "8" / path.parent.name / path.name)
+        for name in own:
+            np.testing.assert_allclose(other[name], own[name], atol=1e-6)
