@@ -237,7 +237,7 @@ class Demo:
     craftax: bool = True
     """Also train three small agents on Craftax."""
     workers: int = 0
-    """Worker processes; one for every two cores, at least two, if left out."""
+    """Worker processes; one a core if left out."""
 
     def __call__(self) -> int:
         from perepisode.study import demo

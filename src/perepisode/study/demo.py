@@ -24,19 +24,19 @@ CRAFTAX_STEPS = 200 * CRAFTAX.steps_per_update
 
 def run(out: Path, craftax: bool, workers: int) -> int:
     """Both legs, one after the other; ends with the page and three numbers.  A stopped demo goes on from `out`."""
-    began, code = time.monotonic(), 0
+    began, codes = time.monotonic(), []
     for name, study in studies(craftax).items():
         print(f"{name}: {study.runs} runs, look at them with `perepisode study status --out {out / name}`", flush=True)
         study = plan.save(study, Path(out) / name)
-        code = local.run(study, Path(out) / name, [cpu_slot()] * (workers or cores()))
-        if code not in (0, 1):
-            return code
-    if craftax:
-        print(_replays(Path(out) / "craftax"))
+        codes.append(local.run(study, Path(out) / name, [cpu_slot()] * (workers or cores())))
+        if codes[-1] not in (0, 1):
+            return codes[-1]
+    for name in ("report", "watch") if craftax else ():
+        print(f"wrote {Path(out) / 'craftax' / name / 'index.html'}")
     print(f"done in {duration(time.monotonic() - began)}")
     print(headline_text(headlines(Path(out) / "temptation")))
     print(f"wrote {Path(out) / 'temptation' / 'report' / 'index.html'}\nnext: open it in a browser")
-    return code
+    return max(codes)
 
 
 def studies(craftax: bool) -> dict[str, plan.Study]:
@@ -56,7 +56,7 @@ def craftax_leg() -> plan.Study:
         replace(run, method="esr", settings={"budget": 1}),
     ]
     judging = plan.Evaluation(envs=16, steps=512, first=2)
-    return plan.compose(runs, 2, judging, checkpoint_seconds=CHECKPOINT_SECONDS, chunk=5)
+    return plan.compose(runs, 2, judging, replay=True, checkpoint_seconds=CHECKPOINT_SECONDS, chunk=5)
 
 
 def cores() -> int:
@@ -66,15 +66,6 @@ def cores() -> int:
 def cpu_slot() -> dict[str, str]:
     """A worker on one core: small programs hardly profit from two, and two programs do."""
     return {"JAX_PLATFORMS": "cpu"}
-
-
-def _replays(out: Path) -> str:
-    """A page of the worst Craftax episodes, where the replayer can make one."""
-    from perepisode.report import replay
-
-    tables = sorted((out / "episodes").glob("*.parquet"))
-    page = replay.watch(tables[0], out / "watch", worst=3, runs=out / "runs")
-    return f"wrote {page}"
 
 
 # ---- the three numbers --------------------------------------------------------------------------------------

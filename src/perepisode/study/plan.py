@@ -59,7 +59,8 @@ class Member:
 class Task:
     """One piece of work.
 
-    train: a pack of runs, then judge them; distill: a dilemma's utility; exact: the miniature's optima; report.
+    train: a pack of runs, then judge them; distill: a dilemma's utility; exact: the miniature's optima;
+    replay: the worst episodes, to be watched; report.
     """
 
     name: str
@@ -101,7 +102,9 @@ class Study:
         return sum(len(task.members) for task in self.tasks)
 
 
-def compose(runs: Sequence[Run], size: int, evaluation: Evaluation | None = None, **options: Any) -> Study:
+def compose(
+    runs: Sequence[Run], size: int, evaluation: Evaluation | None = None, replay: bool = False, **options: Any
+) -> Study:
     """Pack the runs and put them in order: the pools first, each dilemma's distilled arms after its own pool."""
     if not runs:
         raise Refused("there is no run to plan")
@@ -110,15 +113,17 @@ def compose(runs: Sequence[Run], size: int, evaluation: Evaluation | None = None
     # the pools come first, dilemma by dilemma, so that no distillation waits for a pack it does not need
     runs = sorted(runs, key=_turn)
     late = [run for run in runs if run.method == "esr_distilled"]
-    pool = [run for run in runs if run.method in matrix.POOL]
-    others = [run for run in runs if run not in pool and run not in late]
-    trained = _named("train", packing.pack(pool, size) + packing.pack(others, size))
+    awaited = [run for run in runs if late and run.method in matrix.POOL]
+    others = [run for run in runs if run not in awaited and run not in late]
+    trained = _named("train", packing.pack(awaited, size) + packing.pack(others, size))
     distilling = [_distilling(dilemma, runs, trained) for dilemma in dict.fromkeys(run.dilemma for run in late)]
     distilled = _named("distilled", packing.pack(late, size))
     distilled = [replace(task, after=tuple(f"distill-{name}" for name in _dilemmas(task))) for task in distilled]
     tasks = [*trained, *distilling, *distilled]
     if runs[0].env == "temptation":
         tasks.append(Task("exact", "exact"))
+    if replay:
+        tasks.append(Task("replay", "replay", (trained[0].name,)))
     tasks.append(Task("report", "report", tuple(task.name for task in tasks)))
     env = runs[0].env
     return Study(env, tuple(tasks), evaluation or EVALUATIONS[env], **options)

@@ -21,7 +21,7 @@ from perepisode.runs import write_atomically
 from perepisode.study import state
 from perepisode.study.plan import Study, Task
 
-STAGES = ("train", "distill", "distilled", "exact", "report")
+STAGES = ("train", "distill", "distilled", "exact", "replay", "report")
 FRUITLESS = 3  # starts in a row without one update done, after which a task gives up
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import sys
 import time
@@ -38,7 +39,7 @@ def main(out: Path, name: str, say=print) -> int:
             folder.forget_failure()
             say(f"{name}: started at {time.strftime('%F %T')}")
             KINDS[task.kind](study, task, Path(out))
-            folder.finish(seconds=round(time.time() - began, 1), after=after)
+            folder.finish(seconds=round(time.time() - began, 1), cpu_seconds=round(_cpu_seconds(), 1), after=after)
             say(f"{name}: done")
         return DONE
     except Busy as error:  # a worker of an earlier start is still ending
@@ -56,6 +57,12 @@ def main(out: Path, name: str, say=print) -> int:
             return _told(folder, str(error), DISK, say)
         traceback.print_exc()
         return _told(folder, f"{kind}: {error}".splitlines()[0], FAILED, say)
+
+
+def _cpu_seconds() -> float:
+    """Work of this process on all cores: what a task costs, however busy the machine was."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def _told(folder: TaskFolder, reason: str, code: int, say) -> int:
@@ -136,7 +143,21 @@ def exact_optima(study: plan.Study, task: plan.Task, out: Path) -> None:
     write(out / "exact.json")
 
 
-KINDS = {"train": train_and_judge, "distill": distill_utility, "exact": exact_optima, "report": report}
+def replay(study: plan.Study, task: plan.Task, out: Path) -> None:
+    from perepisode.compilation import use_cache
+    from perepisode.report.replay import watch
+
+    use_cache()
+    watch(table_of(out, study.task(task.after[0])), out / "watch", worst=3, runs=out / "runs")
+
+
+KINDS = {
+    "train": train_and_judge,
+    "distill": distill_utility,
+    "exact": exact_optima,
+    "replay": replay,
+    "report": report,
+}
 
 
 def table_of(out: Path, task: plan.Task) -> Path:
