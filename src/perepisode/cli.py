@@ -28,7 +28,7 @@ class Train:
     dilemma: str | None = None
     """Dilemma: no_killing, sustainability or proportional_force; the world's first one if left out."""
     method: str = "esr"
-    """unconstrained, erm, ser, lagrangian, esr, esr_distilled, ser_racc; beyond the paper: saute, pid_lagrangian, cvar, chance."""
+    """unconstrained, erm, ser, lagrangian, esr, esr_distilled, ser_racc; also saute, pid_lagrangian, cvar, chance."""
     weight: tuple[float, ...] = ()
     """Weights of ser and ser_racc; several train side by side."""
     budget: tuple[float, ...] = ()

@@ -26,22 +26,20 @@ STEPS = 64  # world steps in one timed call
 
 
 def bench(options: Bench) -> dict[str, Any]:
-    """Measure what `options` asks for, print the table, write the JSON."""
-    device = jax.devices()[0]
-    peaks = ceilings()
-    engine = [row for worlds in options.worlds for row in engine_rows(worlds, options.upstream)]
-    training = []
+    """Measure what `options` asks for and print the table; the JSON grows with every row, so a limit loses none."""
+    found = {"device": jax.devices()[0].device_kind, "versions": versions(), "ceilings": ceilings()}
+    found |= {"engine": [], "training": []}
+
+    def keep(kind: str, rows: list[dict[str, Any]]) -> None:
+        found[kind] += rows
+        write_atomically(options.out, json.dumps(found, indent=1))
+
     for precision in options.precision:
         learner = replace(Learner(), envs=options.envs, hidden=options.hidden, precision=precision)
-        training += [training_row(size, learner, peaks) for size in options.populations]
-    found = {
-        "device": device.device_kind,
-        "versions": versions(),
-        "ceilings": peaks,
-        "engine": engine,
-        "training": training,
-    }
-    write_atomically(options.out, json.dumps(found, indent=1))
+        for size in options.populations:
+            keep("training", [training_row(size, learner, found["ceilings"])])
+    for worlds in options.worlds:
+        keep("engine", engine_rows(worlds, options.upstream))
     show(found)
     return found
 
@@ -142,7 +140,7 @@ def _engine_row(name: str, worlds: int, states: Any, step: Callable) -> dict[str
 
 
 def training_row(size: int, learner: Learner, peaks: dict[str, float], env: str = "craftax") -> dict[str, Any]:
-    """One population of `size` runs: whole updates, and the rollout by itself."""
+    """Whole updates of one population of `size` runs."""
     steps = learner.steps_per_update * 1000
     dilemma = environments.WORLDS[env].dilemmas[0]
     runs = order(
@@ -161,9 +159,6 @@ def training_row(size: int, learner: Learner, peaks: dict[str, float], env: str 
         return held[0].update
 
     seconds = seconds_of(again, 3) / 4
-    acting = jax.jit(lambda m, s: ppo.rollout(program, m, s)[0].acting.memory)
-    jax.block_until_ready(acting(members, held[0]))
-    rollout_seconds = seconds_of(lambda: acting(members, held[0]), 3)
     total = size * learner.steps_per_update
     stats = jax.devices()[0].memory_stats() or {}
     return {
@@ -172,7 +167,6 @@ def training_row(size: int, learner: Learner, peaks: dict[str, float], env: str 
         "worlds": learner.envs,
         "hidden": learner.hidden,
         "ms_per_update": 1e3 * seconds,
-        "rollout_ms": 1e3 * rollout_seconds,
         "steps_per_second": total / seconds,
         "compile_seconds": compile_seconds,
         "peak_bytes": stats.get("peak_bytes_in_use"),

@@ -188,7 +188,8 @@ class Choice:
 def choose(program: Program, members: Population, params, acting: Acting) -> Choice:
     """Every agent's next action, drawn with its episode's own key; the same for training and for judging."""
     running = acting.running
-    observation = jax.vmap(jax.vmap(program.world.observe))(running.world)
+    # taken once: a world's maps can then be overwritten in place, since nothing reads them again to store the view
+    observation = jax.lax.optimization_barrier(jax.vmap(jax.vmap(program.world.observe))(running.world))
     features = members.each(lambda o, accrued: o.features(accrued), running.accrued)
 
     def one(params, memory, starts, observation, features):
