@@ -99,10 +99,11 @@ def headlines(out: Path) -> dict[str, float | str]:
 
 
 def headline_text(found: dict) -> str:
+    verdict = "a method beats" if found["excess"] > found["excess_half"] else "no method beats"
     return (
         f"At return {found['return']:.1f} the worst tenth of episodes has {found['esr_cvar']:.2f} violations under "
         f"ESR(k=1), {found['linear_cvar']:.2f} under a linear price (exact: {found['exact_linear_cvar']:.2f}).\n"
-        f"On the mean no method beats the exact linear frontier: the best, {found['excess_of']}, lies "
+        f"On the mean {verdict} the exact linear frontier: the best, {found['excess_of']}, lies "
         f"{found['excess']:+.2f} ± {found['excess_half']:.2f} from it.\n"
         f"Episodes over a budget of one: {100 * found['esr_over']:.1f} % under ESR(k=1), "
         f"{100 * found['linear_over']:.1f} % under the linear price."

@@ -1,0 +1,89 @@
+"""The demo: its studies, its exact optima, and its three numbers on agents whose policy is known."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perepisode.evaluation import episodes
+from perepisode.study import demo, exact, matrix
+
+EPISODES = 3000
+
+
+def test_the_miniature_holds_every_method_control_budget_and_twin():
+    study = demo.studies(craftax=False)["temptation"]
+    runs = [member.run() for task in study.tasks for member in task.members]
+    assert {run.method for run in runs} == {
+        "unconstrained", "erm", "ser", "lagrangian", "esr", "esr_distilled", "ser_racc",
+    }  # fmt: skip
+    assert {run.arm for run in runs if run.method == "esr"} == {"k=0", "k=1", "k=2", "k=4"}
+    assert {(run.method, run.gamma) for run in runs if run.gamma == 1} == {("esr", 1.0), ("esr_distilled", 1.0)}
+    assert {run.seed for run in runs} == {42, 123, 7}
+    assert {task.kind for task in study.tasks} == {"train", "distill", "exact", "report"}
+
+
+def test_the_craftax_leg_is_three_agents_in_two_programs():
+    study = demo.craftax_leg()
+    agents = [[(m.plain["method"], m.plain["dilemma"]) for m in task.members] for task in study.of_kind("train")]
+    assert agents == [
+        [("unconstrained", "no_killing"), ("lagrangian", "no_killing")],
+        [("esr", "no_killing")],
+    ]
+    assert study.of_kind("replay")
+
+
+def test_exact_optima_are_what_the_report_reads(tmp_path):
+    items = json.loads(exact.write(tmp_path / "exact.json").read_text())
+    budgets = {item["label"]: item for item in items if item["kind"] == "esr"}
+    assert set(budgets) == {"k=0", "k=1", "k=2", "k=4"}
+    for k in (0, 1, 2, 4):
+        assert budgets[f"k={k}"]["p_over"] == pytest.approx(0.0, abs=1e-9)
+        assert sum(budgets[f"k={k}"]["distribution"]) == pytest.approx(1.0, abs=1e-6)
+    assert budgets["k=1"]["return"] == pytest.approx(33.34, abs=0.01)
+    matched = next(item for item in items if item["label"].endswith("matched to k=1"))
+    assert matched["return"] == pytest.approx(budgets["k=1"]["return"])
+    assert matched["cvar"] == pytest.approx(2.44, abs=0.01)
+
+
+def test_a_heavier_weight_than_a_half_would_take_nothing():
+    assert max(matrix.SMALL.weights) * 10 < 5.0
+
+
+def play(random: np.random.Generator, price: float, most: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    """Returns and counts of episodes that take every gain above `price`, up to `most` of them."""
+    gains = np.where(random.random((EPISODES, 40)) < 0.1, random.uniform(0, 5, (EPISODES, 40)), 0.0)
+    taken = (gains > price) & (np.cumsum(gains > price, axis=1) <= most)
+    return 30.0 + (gains * taken).sum(axis=1), taken.sum(axis=1)
+
+
+def test_three_numbers_of_agents_whose_policy_is_known(tmp_path):
+    random = np.random.default_rng(0)
+    arms = [("ser", f"w={price / 10:g}", price, 40) for price in (2.0, 3.0, 3.9, 4.1)]
+    arms += [("esr", "k=1", 3.2, 1), ("unconstrained", "", 0.0, 40)]
+    tables = []
+    for method, arm, price, most in arms:
+        for seed in (42, 123, 7):
+            returns, counts = play(random, price, most)
+            about = {
+                "method": method,
+                "arm": arm,
+                "seed": seed,
+                "gamma": matrix.SMALL.gamma,
+                "run": f"{method}{arm}{seed}",
+            }
+            tables.append(pd.DataFrame({**about, "return": returns, "violations": counts}))
+    episodes.write(pd.concat(tables, ignore_index=True), tmp_path / "episodes" / "train-01.parquet")
+    found = demo.headlines(tmp_path)
+    assert found["esr_cvar"] == 1.0
+    assert found["esr_over"] == 0.0
+    assert found["linear_cvar"] == pytest.approx(found["exact_linear_cvar"], rel=0.05)
+    assert found["linear_over"] > 0.1
+    assert found["excess"] - found["excess_half"] < 0.1
+    assert json.loads((tmp_path / "headlines.json").read_text()) == found
+    text = demo.headline_text(found)
+    assert len(text.splitlines()) == 3
+    assert "1.00 violations under ESR(k=1)" in text
