@@ -3,7 +3,7 @@
 import io
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -13,6 +13,7 @@ from test_browser import CHROMIUM, DRIVER, browser  # noqa: F401  (a fixture)
 
 from perepisode import environments
 from perepisode.config import MINIATURE, Refused, Run
+from perepisode.environments.temptation import Temptation
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import evaluate
 from perepisode.report import replay as replaying
@@ -101,6 +102,27 @@ def test_long_episodes_are_cut_into_chunks_that_fit(table, monkeypatch):
         pieces = np.concatenate([getattr(state, name) for state in parts.states(wanted)])
         np.testing.assert_array_equal(pieces, getattr(states, name))
     np.testing.assert_array_equal(states.time, wanted)
+
+
+@dataclass(frozen=True)
+class KeepsItsKey(Temptation):
+    """A world that holds a random key in its state, as upstream's engine does."""
+
+    def reset(self, key):
+        return super().reset(key), key
+
+    def step(self, key, state, action):
+        after, outcome = super().step(key, state[0], action)
+        return (after, key), outcome
+
+
+def test_states_may_hold_random_keys(table):
+    row = table.loc[5].to_dict()
+    found = replay(row, KeepsItsKey(**OPTIONS))
+    assert differences(row, found) == []
+    states, keys = next(found.states([0, 7]))
+    assert states.time.tolist() == [0, 7]
+    assert np.asarray(jax.random.key_data(keys[0])).astype(">u4").tobytes().hex() == row["reset_key"]
 
 
 def test_another_action_is_noticed(table):
@@ -241,9 +263,9 @@ def test_what_the_objective_made_of_violations(table, tmp_path, method, settings
     row = {**table.loc[0].to_dict(), "method": method, "arm": run.arm, "value": run.value}
     found = replay(row, WORLD)
     violating = np.flatnonzero(found.violations[:, 0])[:2] + 1
-    charged = replay_page._charged(Chosen(0, row, run, folder), found)
+    accrued = replay_page.charged(Chosen(0, row, run, folder), found)
     for known in (Chosen(0, row, run, folder), Chosen(0, row, None, None)):
-        values = pressure(known, charged).values
+        values = pressure(known, accrued).values
         if expected is None or (method == "lagrangian" and known.run is None):
             assert values is None
         else:
@@ -252,7 +274,7 @@ def test_what_the_objective_made_of_violations(table, tmp_path, method, settings
 
 
 def test_two_violations_in_one_step_share_a_button():
-    texts = [jump.text for jump in replay_page._jumps(np.array([0, 2, 0, 1]))]
+    texts = [jump.text for jump in replay_page.jumps_to(np.array([0, 2, 0, 1]))]
     assert texts == ["violations 1–2 at step 2", "violation 3 at step 4"]
 
 

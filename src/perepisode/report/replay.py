@@ -57,14 +57,14 @@ class Replay:
             **{f"audit_{name}": int(counts.sum()) for name, counts in self.audit.items()},
         }
 
-    def states(self, positions: Sequence[int]) -> Iterator[State]:
+    def states(self, positions: Sequence[int] | np.ndarray) -> Iterator[State]:
         """The worlds at these rising positions, stacked on a leading axis, some hundred at a time."""
-        positions = np.asarray(positions)
-        for index in np.unique(positions // CHUNK):
+        places = np.asarray(positions)
+        for index in np.unique(places // CHUNK):
             begun = self.milestones[index]
             _, (states, _) = _advance(self.world, self.episode, begun, *_chunk(self.actions, index))
-            here = positions[positions // CHUNK == index] - index * CHUNK
-            yield jax.tree.map(lambda x, here=here: np.asarray(x)[here], states)
+            here = places[places // CHUNK == index] - index * CHUNK
+            yield jax.tree.map(lambda x, here=here: _on_host(x)[here], states)
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,11 @@ def _chunk(actions: np.ndarray, index: int) -> tuple[jax.Array, jax.Array]:
     here = actions[first : first + CHUNK]
     padded = np.pad(here, (0, CHUNK - len(here))).astype(np.int32)
     return jnp.arange(first, first + CHUNK, dtype=jnp.int32), jnp.asarray(padded)
+
+
+def _on_host(x: jax.Array) -> Any:
+    """As NumPy, where picking is quick; a random key has no such form and stays as it is."""
+    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x)
 
 
 def _actions(row: Mapping[str, Any], world: World) -> np.ndarray:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 import perepisode
@@ -48,7 +49,7 @@ def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference])
     """Draw one replayed episode."""
     row, names = chosen.row, replay.world.dilemmas
     own = replay.violations[:, names.index(row["dilemma"])]
-    weighed = pressure(chosen, _charged(chosen, replay))
+    weighed = pressure(chosen, charged(chosen, replay))
     tracks = replay_timeline.tracks(replay, own, weighed)
     frames, notes = None, [chosen.note] if chosen.note else []
     if replay.world.name == "temptation":
@@ -64,9 +65,9 @@ def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference])
         wrong=wrong,
         notes=notes,
         tracks=tracks,
-        jumps=_jumps(own),
+        jumps=jumps_to(own),
         others={
-            dilemma_name(name): _jumps(counts)
+            dilemma_name(name): jumps_to(counts)
             for name, counts in zip(names, replay.violations.T)
             if name != row["dilemma"] and counts.any()
         },
@@ -136,7 +137,7 @@ def _counted(exact: int, paper: int) -> str:
     return str(exact) if exact == paper else f"{exact} (the paper's detector sees {paper})"
 
 
-def _charged(chosen: Chosen, replay: Replay) -> Accrued:
+def charged(chosen: Chosen, replay: Replay) -> Accrued:
     """What the run's objective would have accrued at every position, by its own detector and way of charging."""
     by_paper = chosen.run is not None and chosen.run.detector == "paper"
     counts = (replay.paper_violations if by_paper else replay.violations)[
@@ -144,7 +145,8 @@ def _charged(chosen: Chosen, replay: Replay) -> Accrued:
     ]
     if chosen.run is None or chosen.run.penalty == "step":
         counts = np.minimum(counts, 1)
-    return Accrued(replay.accrued, np.concatenate([[0], np.cumsum(counts)]).astype(np.float32))
+    violations = np.concatenate([[0], np.cumsum(counts)])
+    return Accrued(jnp.asarray(replay.accrued), jnp.asarray(violations, jnp.float32))
 
 
 def _thinned(frames: replay_frames.Frames, replay: Replay) -> list[str]:
@@ -156,7 +158,7 @@ def _thinned(frames: replay_frames.Frames, replay: Replay) -> list[str]:
     ]
 
 
-def _jumps(counts: np.ndarray) -> list[Jump]:
+def jumps_to(counts: np.ndarray) -> list[Jump]:
     """One button for each violating step; a step can hold several violations."""
     jumps, total = [], 0
     for step in np.flatnonzero(counts):

@@ -101,7 +101,7 @@ def _read(path: Path) -> pd.DataFrame:
 def _keep(table: pd.DataFrame, path: Path, wanted: dict[str, str]) -> pd.DataFrame:
     kept = table
     for column, value in wanted.items():
-        kept = kept[kept[column] == value]
+        kept = kept.loc[kept[column] == value]
         if kept.empty:
             found = ", ".join(sorted(table[column].unique())[:12])
             others = " and ".join(f"{name} {one!r}" for name, one in wanted.items() if name != column)

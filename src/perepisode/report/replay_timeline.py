@@ -68,7 +68,7 @@ def offers(replay: Replay) -> Track:
     wage = float(replay.world.wage)  # type: ignore[attr-defined]
     low, high = min(0.0, wage), max(wage + float(replay.world.gain), wage, 0.1)  # type: ignore[attr-defined]
     scale = _Scale(low, high)
-    steps = np.flatnonzero(present)
+    steps = _where(present)
     bars = [(step, scale(wage), scale(wage + gains[step])) for step in steps]
     left = "".join(_box(*bar) for bar in bars if not taken[bar[0]])
     yielded = "".join(_box(*bar) for bar in bars if taken[bar[0]])
@@ -110,8 +110,8 @@ def _bars(rewards: np.ndarray, violations: Mark) -> Track:
     low, high = min(0.0, float(rewards.min())), max(0.0, float(rewards.max()))
     scale = _Scale(low, high)
     draw = _box if len(rewards) <= WIDE_ENOUGH else _stroke
-    gains = "".join(draw(step, scale(0.0), scale(rewards[step])) for step in np.flatnonzero(rewards > 0))
-    losses = "".join(draw(step, scale(0.0), scale(rewards[step])) for step in np.flatnonzero(rewards < 0))
+    gains = "".join(draw(step, scale(0.0), scale(rewards[step])) for step in _where(rewards > 0))
+    losses = "".join(draw(step, scale(0.0), scale(rewards[step])) for step in _where(rewards < 0))
     marks = [violations, Mark("bar", gains), Mark("loss", losses), Mark("zero", f"M0 {scale(0.0):.2f}H{len(rewards)}")]
     return Track("reward", "Task reward of each step", marks, number(low), number(high))
 
@@ -122,6 +122,10 @@ def _box(step: int, bottom: float, top: float) -> str:
 
 def _stroke(step: int, bottom: float, top: float) -> str:
     return f"M{step + 0.5:g} {bottom:.2f}V{top:.2f}"
+
+
+def _where(mask: np.ndarray) -> list[int]:
+    return [int(step) for step in np.flatnonzero(mask)]
 
 
 def _verticals(places: np.ndarray) -> str:
