@@ -56,7 +56,7 @@ def stand_in(tmp_path, monkeypatch):
 
     def work(slots=({},), **endings) -> int:
         (out / "endings").write_text(json.dumps({name.replace("_", "-"): end for name, end in endings.items()}))
-        return local.run(study, out, list(slots), show=lambda states: None)
+        return local.run(study, out, list(slots), view=overview.Quiet())
 
     work.out, work.study = out, study
     return work

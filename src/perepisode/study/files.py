@@ -45,7 +45,7 @@ class TaskFolder:
     def failed(self) -> str | None:
         """Why the last attempt failed, or None."""
         found = _read(self.path / "failed")
-        return found and str(found["reason"])
+        return str(found.get("reason")) if found else None
 
     @property
     def beat(self) -> dict[str, Any] | None:

@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from perepisode.study import overview, state, work
 from perepisode.study.files import TaskFolder, held
@@ -76,19 +76,16 @@ def _how(code: int) -> str:
     return f"its process was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
-def run(
-    study: Study, out: Path, slots: list[dict[str, str]], show: Callable[[list[state.TaskState]], None] | None = None
-) -> int:
+def run(study: Study, out: Path, slots: list[dict[str, str]], view: overview.View | None = None) -> int:
     """Work until nothing is left that can be done; 0 if all is done, 1 if something failed, 75 if stopped."""
     with held(Path(out) / "lock", f"the study in {out}"):
-        view = None if show else overview.for_this_terminal(len(slots))
+        view = view or overview.for_this_terminal(len(slots))
         supervisor = Supervisor(study, Path(out), slots)
         before = _forward_signals(supervisor)
         try:
-            states = _loop(supervisor, show or view.show)
+            states = _loop(supervisor, view)
         finally:
-            if view:
-                view.close()
+            view.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
     if supervisor.ended:
@@ -97,12 +94,12 @@ def run(
     return work.DONE if all(one.state == "done" for one in states) else work.FAILED
 
 
-def _loop(supervisor: Supervisor, show: Callable[[list[state.TaskState]], None]) -> list[state.TaskState]:
+def _loop(supervisor: Supervisor, view: overview.View) -> list[state.TaskState]:
     while True:
         supervisor.reap()
         states = state.read(supervisor.study, supervisor.out)
         supervisor.start_what_may(states)
-        show(states)
+        view.show(states)
         # a task that is running though no worker of ours has it belongs to a dying worker of an earlier start
         others = any(one.state == "running" for one in states)
         if not supervisor.busy and (supervisor.ended or not others):
@@ -110,7 +107,7 @@ def _loop(supervisor: Supervisor, show: Callable[[list[state.TaskState]], None])
         time.sleep(POLL_SECONDS)
 
 
-def _forward_signals(supervisor: Supervisor) -> dict[int, object]:
+def _forward_signals(supervisor: Supervisor) -> dict[int, Any]:
     """Ctrl-C, SIGTERM and SIGUSR1 stop the study in an orderly way."""
 
     def note(number, frame):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 from perepisode.study import state
 from perepisode.study.state import TaskState
@@ -41,6 +42,16 @@ def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in [list(headings), *rows]) for i in range(len(headings))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [headings, *rows]]
     return "\n".join(lines)
+
+
+class View(Protocol):
+    def show(self, states: Sequence[TaskState]) -> None: ...
+    def close(self) -> None: ...
+
+
+class Quiet:
+    def show(self, states: Sequence[TaskState]) -> None: ...
+    def close(self) -> None: ...
 
 
 class Lines:
@@ -90,5 +101,5 @@ class Table:
         self.live.stop()
 
 
-def for_this_terminal(workers: int) -> Lines | Table:
+def for_this_terminal(workers: int) -> View:
     return Table(workers) if sys.stdout.isatty() else Lines(workers)
