@@ -103,7 +103,8 @@ def _upstream_row(worlds: int, states: Any) -> dict[str, Any]:
     from craftax.craftax.game_logic import craftax_step
 
     def step(key, state, action):
-        return craftax_step(key, state, action, EnvParams(), StaticEnvParams())[0]
+        # its state keeps the raw words of a key
+        return craftax_step(jax.random.key_data(key), state, action, EnvParams(), StaticEnvParams())[0]
 
     return _engine_row("upstream", worlds, states, step)
 

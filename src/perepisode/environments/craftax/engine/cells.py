@@ -43,8 +43,13 @@ def wrapped_id(cells: jax.Array) -> jax.Array:
 
 
 def read(grid: jax.Array, level: jax.Array, ids: jax.Array) -> jax.Array:
-    """Values of one floor's cells; `ids` must lie on the floor."""
-    return grid.reshape(-1).at[level * FLOOR + ids].get(mode="promise_in_bounds")
+    """Values of one floor's cells; `ids` must lie on the floor.
+
+    The barrier makes XLA read once and keep the values.  Left alone it repeats the read in every kernel that uses
+    them, some of which run after the map is written, and so it must copy the map first.
+    """
+    values = grid.reshape(-1).at[level * FLOOR + ids].get(mode="promise_in_bounds")
+    return jax.lax.optimization_barrier(values)
 
 
 def write(grid: jax.Array, level: jax.Array, ids: jax.Array, values: jax.Array, where: jax.Array) -> jax.Array:
@@ -149,7 +154,7 @@ class HashChoice:
     def candidates(self, grid: jax.Array, level: jax.Array, player: jax.Array) -> Cells:
         corner = jnp.clip(player - REACH, 0, SIZE - WINDOW)
         blocks = jax.lax.dynamic_slice(grid, (level, corner[0], corner[1]), (1, WINDOW, WINDOW))
-        return Cells(corner, blocks.reshape(-1), WINDOW)
+        return jax.lax.optimization_barrier(Cells(corner, blocks.reshape(-1), WINDOW))  # for the reason `read` gives
 
     def pick(self, which: int, cells: Cells, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
         """As `CumulativeChoice.pick`.  The hash fills the upper 22 bits, the index breaks ties in the lower ten."""
