@@ -17,9 +17,10 @@ from perepisode.training.progress import duration
 
 CHECKPOINT_SECONDS = 15.0  # a demo that is stopped loses a quarter of a minute
 
-# Big enough to learn the first achievements and to eat a cow, small enough for two cores.
+# Sizes for two cores, where compiling costs more than these steps do.  It shows training, detectors and a replay at
+# work; an agent that hunts needs millions of steps.
 CRAFTAX = Learner(envs=32, rollout=32, epochs=2, minibatches=2, learning_rate=1e-3, hidden=64, precision="fp32")
-CRAFTAX_STEPS = 200 * CRAFTAX.steps_per_update
+CRAFTAX_STEPS = 60 * CRAFTAX.steps_per_update
 
 
 def run(out: Path, craftax: bool, workers: int) -> int:
