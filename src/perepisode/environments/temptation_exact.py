@@ -66,31 +66,48 @@ def price_for_mean_return(world: Temptation, mean_return: float) -> float:
     return math.sqrt(max(0.0, world.gain**2 - 2.0 * world.gain * paid / (world.horizon * world.chance)))
 
 
-def esr_optimum(world: Temptation, utility: Callable[[np.ndarray, np.ndarray], np.ndarray], most: int = 20) -> Exact:
+Utility = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of the return and the count
+
+
+def esr_optimum(world: Temptation, utility: Utility, most: int = 20) -> Exact:
     """Exact maximiser of E[u(R_ext, v)] by backward induction over (time, accrued return, count).
 
     The accrued return splits into the wage, which is certain, and the gains taken, kept on a grid of half cells so
-    that every sum of midpoints falls on it.  Counts above `most` are merged; make it large enough to be out of reach.
+    that every sum of midpoints falls on it.  Counts above `most` are out of reach; make it large enough.
     """
-    half = world.gain / CELLS / 2.0
-    midpoints = 2 * np.arange(CELLS) + 1  # in half cells
-    most = min(most, world.horizon)
-    taken = np.arange(most * 2 * CELLS + 1) * half  # gains taken so far
-    count = np.arange(most + 1)[:, None]
-    value = utility(world.horizon * world.wage + taken[None, :], count.astype(float))
-    accepts = []
-    for _ in range(world.horizon):
-        refuse, accept = _values_of_choice(value, midpoints)
-        take = accept > refuse[None]
-        accepts.append(take)
-        offered = np.where(take, accept, refuse[None]).mean(axis=0)
-        value = (1.0 - world.chance) * refuse + world.chance * offered
+    value, accepts = _backwards(world, utility, most)
     law = np.zeros_like(value)
     law[0, 0] = 1.0
-    for take in reversed(accepts):
-        law = _next_law(law, take, midpoints, world.chance)
+    for take in accepts:
+        law = _next_law(law, take, _midpoints(), world.chance)
+    taken = np.arange(value.shape[1]) * world.gain / CELLS / 2.0
     mean_return = world.horizon * world.wage + float((law.sum(axis=0) * taken).sum())
     return Exact(mean_return, float(value[0, 0]), law.sum(axis=1))
+
+
+def esr_tables(world: Temptation, utility: Utility, most: int = 20) -> np.ndarray:
+    """The optimal policy itself: bool[time, cell of the gain, count, half cells of gains taken], True to accept."""
+    return np.stack(_backwards(world, utility, most)[1])
+
+
+def _backwards(world: Temptation, utility: Utility, most: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Value at the start, [count, taken], and what is accepted at each step, first step first."""
+    most = min(most, world.horizon)
+    taken = np.arange(most * 2 * CELLS + 1) * world.gain / CELLS / 2.0
+    count = np.arange(most + 1)[:, None].astype(float)
+    value = utility(world.horizon * world.wage + taken[None, :], count)
+    accepts = []
+    for _ in range(world.horizon):
+        refuse, accept = _values_of_choice(value, _midpoints())
+        take = accept > refuse[None]
+        accepts.append(take)
+        value = (1.0 - world.chance) * refuse + world.chance * np.where(take, accept, refuse[None]).mean(axis=0)
+    return value, accepts[::-1]
+
+
+def _midpoints() -> np.ndarray:
+    """Of the gain's cells, in half cells."""
+    return 2 * np.arange(CELLS) + 1
 
 
 def _values_of_choice(value: np.ndarray, midpoints: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -30,7 +30,7 @@ from perepisode.training.population import Population
 from perepisode.training.train import params_of
 
 CHUNK = 256  # steps in one jitted call
-PATIENCE = 16  # windows after which episodes still running are left out, and said to be
+PATIENCE = 16 * 4096  # steps after which episodes still running are left out, and said to be
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def collect(
     acting = jax.jit(partial(ppo.begin_acting, program))(members)
     records, actions, done = [], [], 0
     finished = np.zeros(acting.starts.shape, int)
-    while done < protocol.steps or (finished.min() < protocol.first and done < PATIENCE * protocol.steps):
+    while done < protocol.steps or (finished.min() < protocol.first and done < max(PATIENCE, protocol.steps)):
         length = min(CHUNK, protocol.steps - done) if done < protocol.steps else CHUNK
         acting, (record, action) = roll(act, program, length, members, params, acting)
         records.append(jax.device_get(record))

@@ -1,0 +1,203 @@
+"""Judging agents: against exact distributions, against a recount by hand, and the two protocols against each other."""
+
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+from perepisode.config import MINIATURE, Refused, Run
+from perepisode.environments.base import EndCause, Outcome
+from perepisode.environments.fresh import episode_key, reset_key, world_key
+from perepisode.environments.temptation import Temptation
+from perepisode.environments.temptation_exact import CELLS, esr_optimum, esr_tables, linear_price
+from perepisode.evaluation import episodes
+from perepisode.evaluation.rollout import Agent, Protocol, collect, evaluate, judge
+from perepisode.training import population, ppo
+from perepisode.training.train import Options, prepare, train, weights
+
+LEARNER = replace(MINIATURE, envs=16, rollout=8, epochs=1, minibatches=2, hidden=8)
+
+
+def tiny(method="esr", seed=1, **settings):
+    return Run("temptation", "temptation", method, settings, seed, 1.0, LEARNER.steps_per_update * 2, learner=LEARNER)
+
+
+def program_for(world, protocol):
+    return ppo.Program(world, replace(LEARNER, envs=protocol.envs, minibatches=1), 1, protocol.envs)
+
+
+def members_for(run, seed=0):
+    members = population.gather([run])
+    return replace(members, keys=jax.random.fold_in(jax.random.key(seed), run.seed)[None], enforces=False)
+
+
+def first_episodes(record, first):
+    """Counts and returns of each world's first episodes."""
+    rank = np.cumsum(record.ended, axis=0)
+    chosen = record.ended & (rank <= first)
+    return record.totals.violations[..., 0][chosen], record.totals.accrued.task_return[chosen].astype(float)
+
+
+def by_price(program, members, price, acting):
+    """The linear optimum: take every gain above the price."""
+    state = acting.running.world
+    return (state.gain > price).astype(jnp.int32), acting.memory
+
+
+def by_table(program, members, tables, acting):
+    """The exact ESR optimum, looked up by time, offer, count and gains taken so far."""
+    running, state = acting.running, acting.running.world
+    half = program.world.gain / CELLS / 2.0
+    taken = running.accrued.task_return - program.world.wage * running.length
+    cell = jnp.clip((state.gain / (2 * half)).astype(int), 0, CELLS - 1)
+    place = jnp.clip(jnp.round(taken / half).astype(int), 0, tables.shape[-1] - 1)
+    count = jnp.minimum(running.violations[..., 0], tables.shape[-2] - 1)
+    return tables[state.time, cell, count, place].astype(jnp.int32), acting.memory
+
+
+def assert_same_law(counts, exact):
+    """Chi-square of observed counts against the exact law, rare counts joined."""
+    expected = exact * len(counts)
+    observed = np.bincount(counts, minlength=len(expected))[: len(expected)].astype(float)
+    common = expected >= 5
+    observed = np.append(observed[common], observed[~common].sum())
+    expected = np.append(expected[common], expected[~common].sum())
+    if expected[-1] < 5:  # too rare to test: it must only not be common
+        assert observed[-1] <= 5 + 5 * np.sqrt(expected[-1])
+        observed, expected = observed[:-1], expected[:-1] * observed[:-1].sum() / expected[:-1].sum()
+    assert stats.chisquare(observed, expected).pvalue > 1e-3 if len(expected) > 1 else True
+
+
+PROTOCOL = Protocol(envs=128, steps=40, first=30)
+
+
+def test_the_linear_optimum_has_its_exact_law():
+    world = Temptation()
+    record, _ = collect(by_price, jnp.float32(3.0), program_for(world, PROTOCOL), members_for(tiny()), PROTOCOL)
+    counts, returns = first_episodes(record, PROTOCOL.first)
+    exact = linear_price(world, 3.0)
+    assert len(counts) == 128 * 30
+    assert_same_law(counts, exact.counts)
+    assert returns.mean() == pytest.approx(exact.mean_return, abs=4 * returns.std() / len(returns) ** 0.5)
+
+
+def test_the_esr_optimum_has_its_exact_law():
+    world = Temptation()
+
+    def utility(r, v):
+        return expit(12.0 * (1.5 - v)) * r - v
+
+    exact, tables = esr_optimum(world, utility, most=3), jnp.asarray(esr_tables(world, utility, most=3))
+    record, _ = collect(by_table, tables, program_for(world, PROTOCOL), members_for(tiny()), PROTOCOL)
+    counts, returns = first_episodes(record, PROTOCOL.first)
+    assert_same_law(counts, exact.counts)
+    assert returns.mean() == pytest.approx(exact.mean_return, abs=4 * returns.std() / len(returns) ** 0.5)
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """Episodes of 5 or 60 steps, equally likely; one violation in every long one."""
+
+    name = "uneven"
+    dilemmas = ("temptation",)
+    audits = ()
+    actions = 2
+
+    def reset(self, key):
+        return {"left": jnp.where(jax.random.bernoulli(key), 60, 5)}
+
+    def step(self, key, state, action):
+        left = state["left"] - 1
+        count = (left == 54).astype(jnp.int32)[None]
+        cause = jnp.where(left == 0, EndCause.DEATH, EndCause.RUNNING).astype(jnp.int32)
+        return {"left": left}, Outcome(jnp.float32(0), count, count, {}, cause)
+
+
+def stand_still(program, members, params, acting):
+    return jnp.zeros(acting.starts.shape, jnp.int32), acting.memory
+
+
+def test_the_window_favours_short_episodes_and_the_first_episodes_do_not():
+    protocol = Protocol(envs=400, steps=100, first=1)
+    record, _ = collect(stand_still, jnp.zeros(()), program_for(Uneven(), protocol), members_for(tiny()), protocol)
+    in_window = record.totals.violations[..., 0][record.ended]
+    in_first, _ = first_episodes(record, 1)
+    assert in_first.mean() == pytest.approx(0.5, abs=4 * 0.5 / 20)
+    # half of all episodes are long, and each long one violates; of those that end in time only a third are long
+    assert in_window.mean() < 0.4
+    assert stats.binomtest(int(in_window.sum()), len(in_window), 0.5).pvalue < 1e-6
+
+
+@pytest.fixture(scope="module")
+def agents():
+    runs = [tiny("esr", budget=1), tiny("esr", seed=2, budget=1)]
+    program, members = prepare(runs)
+    params = ppo.initial_params(program, members, [3, 4])
+    return [Agent(run, weights(jax.tree.map(lambda x, i=i: x[i], params)), None) for i, run in enumerate(runs)]
+
+
+def test_counts_equal_a_recount_of_the_same_trajectory_by_hand(agents):
+    protocol = Protocol(envs=4, steps=100, first=2)
+    table = judge(agents, protocol)
+    world, checked = Temptation(), 0
+    step, reset = jax.jit(world.step), jax.jit(world.reset)
+    for _, row in table.iterrows():
+        words = np.frombuffer(bytes.fromhex(row["policy_key"]), ">u4").astype("u4")
+        key = jax.random.wrap_key_data(jnp.asarray(words))
+        assert (
+            bytes.fromhex(row["reset_key"]) == np.asarray(jax.random.key_data(reset_key(key))).astype(">u4").tobytes()
+        )
+        state, total, taken = reset(reset_key(key)), np.float32(0), 0
+        for t, action in enumerate(row["actions"]):
+            tempted = bool(state.present) and action == 1
+            total = np.float32(total + np.float32(0.75 + (float(state.gain) if tempted else 0.0)))
+            taken += tempted
+            state, _ = step(world_key(key, t), state, jnp.int32(action))
+        assert (taken, len(row["actions"])) == (row["violations"], row["length"])
+        assert total == pytest.approx(row["return"], abs=1e-4)
+        checked += 1
+    assert checked >= 16
+
+
+def test_judging_does_not_depend_on_who_is_judged_beside(agents):
+    protocol = Protocol(envs=4, steps=60, first=1)
+    together, alone = judge(agents, protocol), judge(agents[1:], protocol)
+    own = together[together["run"] == agents[1].run.id].reset_index(drop=True)
+    assert own[["return", "violations", "policy_key"]].equals(alone[["return", "violations", "policy_key"]])
+
+
+def test_evaluate_adds_only_what_is_missing(tmp_path):
+    train([tiny("erm", enforcement="absolute")], Options(tmp_path))
+    say = []
+    out = evaluate([tmp_path], tmp_path / "episodes.parquet", 4, 80, 1, say=say.append)
+    first = episodes.read(out)
+    assert (first["length"] == 40).all()  # detector-only: the enforcement that trained it ends nothing here
+    assert set(first["end_cause"]) == {"timeout"}
+    train([tiny("ser", weight=0.1)], Options(tmp_path))
+    evaluate([tmp_path], out, 4, 80, 1, say=say.append)
+    both = episodes.read(out)
+    assert set(both["method"]) == {"erm", "ser"}
+    assert both[both["method"] == "erm"]["policy_key"].tolist() == first["policy_key"].tolist()
+    assert len(say) == 2  # each judged once
+    with pytest.raises(Refused, match="choose another --out"):
+        evaluate([tmp_path], out, 8, 80, 1)
+
+
+def test_an_unfinished_run_is_refused_by_name_and_passed_over_in_a_folder(tmp_path):
+    folder = train([tiny("ser", weight=0.2)], Options(tmp_path))[0].path
+    (folder / "done").unlink()
+    with pytest.raises(Refused, match="not finished"):
+        evaluate([folder], tmp_path / "episodes.parquet")
+    with pytest.raises(Refused, match="no finished run"):
+        evaluate([tmp_path], tmp_path / "episodes.parquet", say=lambda line: None)
+    with pytest.raises(Refused, match="does not exist"):
+        evaluate([tmp_path / "nowhere"], tmp_path / "episodes.parquet")
+
+
+def test_episode_keys_are_the_runs_own():
+    keys = [episode_key(jax.random.key(s), jnp.int32(n)) for s in (1, 2) for n in (0, 1)]
+    assert len({bytes(np.asarray(jax.random.key_data(key))) for key in keys}) == 4
