@@ -53,7 +53,8 @@ def main():
     parser.add_argument("--top", type=int, default=25)
     given = parser.parse_args()
 
-    states = jax.jit(jax.vmap(lambda key: engine.lit_only(engine.generate(key))))(jax.random.split(jax.random.key(0), 256))
+    make = jax.jit(jax.vmap(lambda key: engine.lit_only(engine.generate(key))))
+    states = make(jax.random.split(jax.random.key(0), 256))
     states = jax.tree.map(lambda x: jnp.concatenate([x] * (given.worlds // 256)), states)
 
     def step(states, key):

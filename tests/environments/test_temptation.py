@@ -100,7 +100,7 @@ def test_esr_optimum_of_a_linear_utility_is_the_linear_price():
 
 
 def test_the_papers_argument_in_closed_form():
-    """At the same mean return the budget agent stops at its budget; the linear agent's worst tenth more than doubles it."""
+    """At the same mean return the budget agent stops at its budget; the linear agent's worst tenth doubles it."""
     budget = esr_optimum(Temptation(), tlo(1.5, 1.0), most=6)
     linear = linear_price(Temptation(), price_for_mean_return(Temptation(), budget.mean_return))
     assert linear.mean_return == pytest.approx(budget.mean_return)

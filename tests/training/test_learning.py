@@ -17,7 +17,7 @@ from perepisode.training.train import Options, train
 
 PROTOCOL = Protocol(envs=256, steps=40, first=24)
 PRICES = (1.0, 2.0, 3.0)
-BUDGETS = (0.5, 1.0)
+BUDGETS = (1.0, 2.0)
 
 
 def run_of(method, steps, world=None, **settings):
@@ -41,10 +41,10 @@ def stated(tolerance, charge):
 
 @pytest.fixture(scope="module")
 def linear(tmp_path_factory):
-    runs = [run_of("ser", 800_000, weight=price / 10.0) for price in PRICES]
-    runs += [run_of("lagrangian", 800_000, budget=d, rate=0.05) for d in BUDGETS]
+    runs = [run_of("ser", 1_600_000, weight=price / 10.0) for price in PRICES]
+    runs += [run_of("lagrangian", 1_600_000, budget=d, rate=0.05) for d in BUDGETS]
     # a softer choice takes more of what hardly does not pay; at these prices less exploration is enough
-    sharper = replace(MINIATURE, entropy=0.04)
+    sharper = replace(MINIATURE, envs=128, entropy=0.04)
     return judged([replace(run, learner=sharper) for run in runs], tmp_path_factory.mktemp("linear"))
 
 

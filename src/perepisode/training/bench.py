@@ -88,8 +88,8 @@ def engine_rows(worlds: int, upstream: bool) -> list[dict[str, Any]]:
 
     lit = jax.jit(jax.vmap(engine.lit_only))(states)
     rows = [
-        _engine_row("engine, bulk draws", worlds, lit, partial(fast, engine.bulk_draws)),
-        _engine_row("engine, upstream's draws", worlds, states, partial(fast, engine.upstream_draws)),
+        _engine_row("engine", worlds, lit, partial(fast, engine.bulk_draws)),
+        _engine_row("exact engine", worlds, states, partial(fast, engine.upstream_draws)),
     ]
     if upstream:
         rows.append(_upstream_row(worlds, jax.jit(jax.vmap(engine.to_upstream))(states)))
@@ -163,7 +163,7 @@ def training_row(size: int, learner: Learner, peaks: dict[str, float], env: str 
     total = size * learner.steps_per_update
     stats = jax.devices()[0].memory_stats() or {}
     return {
-        "what": f"training, {learner.precision}",
+        "what": f"train {learner.precision}",
         "runs": size,
         "worlds": learner.envs,
         "hidden": learner.hidden,
@@ -186,24 +186,26 @@ def _flops(params: Any, learner: Learner) -> float:
 
 
 def show(found: dict[str, Any]) -> None:
+    """A table that fits eighty columns; the JSON has every digit."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=f"{found['device']}, jax {found['versions']['jax']}")
-    for title in ("what", "runs", "worlds", "ms", "steps/s", "× upstream", "compile s", "arithmetic"):
-        table.add_column(title, justify="left" if title == "what" else "right")
+    for title in ("what", "runs", "worlds", "ms", "steps/s", "upstream", "compile", "arithmetic"):
+        table.add_column(title, justify="left" if title == "what" else "right", no_wrap=True)
     for row in found["engine"] + found["training"]:
-        milliseconds = row.get("ms_per_step", row.get("ms_per_update"))
-        ratio = f"{row['times_upstream']:.1f}" if "times_upstream" in row else ""
-        share = f"{100 * row['share_of_arithmetic']:.1f} %" if "share_of_arithmetic" in row else ""
         table.add_row(
             row["what"],
             str(row.get("runs", "")),
             str(row["worlds"]),
-            f"{milliseconds:.2f}",
-            f"{row['steps_per_second']:,.0f}",
-            ratio,
-            f"{row['compile_seconds']:.0f}",
-            share,
+            f"{row.get('ms_per_step', row.get('ms_per_update')):.2f}",
+            _short(row["steps_per_second"]),
+            f"{row['times_upstream']:.1f} ×" if "times_upstream" in row else "",
+            f"{row['compile_seconds']:.0f} s",
+            f"{100 * row['share_of_arithmetic']:.1f} %" if "share_of_arithmetic" in row else "",
         )
     Console().print(table)
+
+
+def _short(number: float) -> str:
+    return f"{number / 1e6:.2f} M" if number >= 1e6 else f"{number / 1e3:.1f} k"

@@ -1,0 +1,54 @@
+"""The command line as a person meets it."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+COMMANDS = ("train", "evaluate", "distill", "matrix", "study", "report", "watch", "bench", "demo")
+
+
+def perepisode(*arguments):
+    return subprocess.run([sys.executable, "-m", "perepisode", *arguments], capture_output=True, text=True)
+
+
+def test_help_names_every_command():
+    shown = perepisode("--help")
+    assert shown.returncode == 0
+    assert all(command in shown.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("arguments", [("trian",), ("train", "--bugdet", "1"), ("train", "--gamma", "much")])
+def test_unknown_words_are_refused(arguments):
+    refused = perepisode(*arguments)
+    assert refused.returncode == 2
+    assert "Traceback" not in refused.stderr
+
+
+def test_wrong_values_are_one_line():
+    refused = perepisode("train", "--method", "lagrangian", "--budget", "-1")
+    assert refused.returncode == 2
+    assert refused.stderr.strip() == "perepisode: budget=-1.0 must not be negative"
+
+
+def test_a_missing_table_is_one_line(tmp_path):
+    refused = perepisode("report", str(tmp_path / "nowhere.parquet"))
+    assert refused.returncode == 2
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert "nowhere.parquet" in refused.stderr
+
+
+def test_listing_the_study_starts_no_device():
+    program = (
+        "import sys, perepisode.cli as c\n"
+        "try: c.main(['matrix', '--format', 'csv'])\n"
+        "except SystemExit as e: assert not e.code, e.code\n"
+        "import jax._src.xla_bridge as b; assert not b._backends, b._backends\n"
+        "assert not any(m.startswith('craftax') for m in sys.modules)"
+    )
+    began = time.monotonic()
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    assert len(shown.stdout.strip().splitlines()) == 184
+    assert time.monotonic() - began < 20  # two seconds on a quiet machine; this only catches a started device
