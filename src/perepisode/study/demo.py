@@ -82,7 +82,7 @@ def headlines(out: Path) -> dict[str, float | str]:
     mean_return = float(np.mean([seed["return"].mean() for seed in esr]))
     linear = _linear_at(table, mean_return)
     own = compare.t_interval([metrics.cvar(seed["violations"]) for seed in esr])
-    best = max(_excesses(table), key=lambda one: one[1].mean - one[1].half)
+    best = max(_excesses(table), key=lambda one: one[1].mean)
     found = {
         "return": mean_return,
         "esr_cvar": own.mean,
