@@ -62,9 +62,7 @@ class Agent:
         """Agents with equal structure are judged by one program."""
         learner = self.run.learner
         accrued = jax.eval_shape(lambda o: o.features(population.Accrued.nothing()), self.objective).shape
-        return canonical(
-            [self.run.env, dict(self.run.world), learner.hidden, learner.precision, list(accrued), self.run.method]
-        )
+        return canonical([self.run.env, dict(self.run.world), learner.hidden, learner.precision, list(accrued)])
 
     @property
     def utilities(self) -> dict[str, Any]:
@@ -95,7 +93,8 @@ def evaluate(
     ordered = sorted(agents, key=lambda agent: agent.structure)
     for _, group in groupby(ordered, key=lambda agent: agent.structure):
         group = list(group)
-        say(f"judging {len(group)} runs of {group[0].run.method} on {group[0].run.env}")
+        methods = ", ".join(dict.fromkeys(agent.run.method for agent in group))
+        say(f"judging {len(group)} runs of {methods} on {group[0].run.env}")
         tables.append(judge(group, protocol, say))
         about = {"protocol": vars(protocol), "versions": versions(), "device": jax.devices()[0].device_kind}
         episodes.write(pd.concat(tables, ignore_index=True), Path(out), about)
@@ -119,6 +118,8 @@ def finished_runs(paths: Sequence[Path], say: Callable[[str], None]) -> list[Pat
 
 def judge(agents: Sequence[Agent], protocol: Protocol, say: Callable[[str], None] = print) -> pd.DataFrame:
     """Episodes of agents that share structure, in one program."""
+    places = {run.id: place for place, run in enumerate(population.order([agent.run for agent in agents]))}
+    agents = sorted(agents, key=lambda agent: places[agent.run.id])
     program, members, params = assemble(agents, protocol)
     record, actions = collect(by_network, params, program, members, protocol, say)
     return _table(agents, protocol, program, members, record, actions)
@@ -153,7 +154,7 @@ def by_network(program: ppo.Program, members: Population, params: network.Params
 
 
 def assemble(agents: Sequence[Agent], protocol: Protocol):
-    """Program, population and stacked parameters of agents that share structure."""
+    """Program, population and stacked parameters of agents that share structure, in the population's order."""
     first = agents[0].run
     world = environments.make(first.env, **first.world)
     learner = replace(first.learner, envs=protocol.envs, minibatches=1)
