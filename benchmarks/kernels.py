@@ -1,6 +1,6 @@
 """Where a GPU's time goes: kernels launched and busy time of one engine step and one training update.
 
-    python benchmarks/kernels.py [--runs 3] [--worlds 1024] [--top 25]
+python benchmarks/kernels.py [--runs 3] [--worlds 1024] [--top 25]
 """
 
 import argparse

@@ -45,9 +45,7 @@ def crowded(seed):
         monsters_killed=rng.integers(6, 10, games.monsters_killed.shape, dtype=np.int32),
         boss_timesteps_to_spawn_this_round=rng.integers(-1, 2, scripted.WORLDS, dtype=np.int32),
         learned_spells=rng.random((scripted.WORLDS, 2)) < 0.5,
-        inventory=jax.tree.map(
-            lambda held: rng.integers(0, 100, held.shape, dtype=np.int32), games.inventory
-        ),
+        inventory=jax.tree.map(lambda held: rng.integers(0, 100, held.shape, dtype=np.int32), games.inventory),
         **{name: throw(getattr(games, name), reach) for name, reach in zip(names, reaches)},
     )
 

@@ -142,9 +142,7 @@ def test_death_victory_and_timeout_are_told_apart():
     np.testing.assert_array_equal(outcome.end_cause, causes)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"engine": "slow"}, {"draws": "none"}, {"force_norm": "l3"}, {"wood_budget": -1}]
-)
+@pytest.mark.parametrize("wrong", [{"engine": "slow"}, {"draws": "none"}, {"force_norm": "l3"}, {"wood_budget": -1}])
 def test_wrong_settings_are_refused_by_name(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong)).removeprefix("force_")):
         Craftax(**wrong)

@@ -129,6 +129,14 @@ def test_a_signal_checkpoints_and_says_resume_me(finished, tmp_path, number):
     assert results(tmp_path) == results(finished)
 
 
+def test_a_signal_that_came_before_the_loop_is_heeded(finished, tmp_path):
+    """JAX can swallow what a handler raises while it compiles; the note of it must still count."""
+    with pytest.raises(training.Interrupted, match="SIGUSR1 after 5 of"):
+        train(RUNS, options(tmp_path, asked=lambda: "SIGUSR1"))
+    train(RUNS, options(tmp_path))
+    assert results(tmp_path) == results(finished)
+
+
 def stopped_halfway(tmp_path, monkeypatch):
     """A population interrupted after a few checkpoints, in this process."""
     asked = iter([None] * 6 + ["SIGTERM"] * 2)

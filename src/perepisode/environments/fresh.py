@@ -105,9 +105,7 @@ def _serve_run(batch: int, fresh: Fresh, states, serials, waiting):
     # places beyond the count lie outside the array, where a scatter drops them
     places = jnp.where(lane < count, jnp.nonzero(waiting, size=batch, fill_value=envs)[0], envs)
     slots = jnp.minimum(used + lane, size - 1)
-    states = jax.tree.map(
-        lambda state, worlds: state.at[places].set(worlds[slots], mode="drop"), states, fresh.worlds
-    )
+    states = jax.tree.map(lambda state, worlds: state.at[places].set(worlds[slots], mode="drop"), states, fresh.worlds)
     serials = serials.at[places].set(fresh.handed + lane, mode="drop")
     waiting = waiting.at[places].set(False, mode="drop")
     return replace(fresh, handed=fresh.handed + count), states, serials, waiting

@@ -98,6 +98,7 @@ def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
         progress=PlainLines(),
         utilities=_utilities(task, out),
         devices=_devices_for(len(runs)),
+        asked=lambda: _came[0] if _came else None,
     )
     folders = train(runs, options)
     finished = [folder.path for folder in folders if folder.done]
@@ -183,12 +184,22 @@ def _utilities(task: plan.Task, out: Path) -> dict:
 # ---- signals ------------------------------------------------------------------------------------------------
 
 
+_came: list[str] = []  # signals so far
+
+
 @contextlib.contextmanager
 def _heeding_signals():
-    """SIGTERM and SIGUSR1 end the task in an orderly way; while it trains, the training loop heeds them itself."""
+    """SIGTERM and SIGUSR1 end the task in an orderly way; while it trains, the training loop heeds them itself.
+
+    They are noted as well as raised: JAX calls back into Python from places that swallow exceptions, and a signal
+    that arrives there would be lost.
+    """
 
     def stop(number, frame):
-        raise Stopped(f"stopped by {signal.Signals(number).name}")
+        _came.append(signal.Signals(number).name)
+        raise Stopped(f"stopped by {_came[-1]}")
+
+    _came.clear()
 
     numbers = (signal.SIGTERM, signal.SIGUSR1)
     before = {number: signal.signal(number, stop) for number in numbers}

@@ -163,9 +163,7 @@ def _in_game_units(utility: Distilled, returns: np.ndarray) -> Distilled:
 
 def _initial(random, mean: np.ndarray, std: np.ndarray, width: int = 64) -> Distilled:
     sizes = (2, width, width, 1)
-    kernels = tuple(
-        jnp.asarray(random.normal(size=(a, b)) / a**0.5, jnp.float32) for a, b in itertools.pairwise(sizes)
-    )
+    kernels = tuple(jnp.asarray(random.normal(size=(a, b)) / a**0.5, jnp.float32) for a, b in itertools.pairwise(sizes))
     biases = tuple(jnp.zeros(b) for b in sizes[1:])
     return Distilled(jnp.asarray(mean, jnp.float32), jnp.asarray(std, jnp.float32), kernels, biases)
 

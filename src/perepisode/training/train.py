@@ -49,6 +49,7 @@ class Options:
     utilities: dict[str, Distilled] = field(default_factory=dict)
     say: Callable[[str], None] = print
     devices: int = 1  # devices of this machine that share the population, by runs
+    asked: Callable[[], str | None] = lambda: None  # the signal that came before the training loop could heed it
 
 
 def train(runs: Sequence[Run], options: Options) -> list[RunFolder]:
@@ -102,7 +103,7 @@ def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options:
     for folder in folders:
         folder.truncate_metrics(done)
     options.progress.start(runs, done)
-    last_save, stop = time.monotonic(), Signals()
+    last_save, stop = time.monotonic(), Signals(options.asked())
     with stop:
         while done < program.updates:
             length = min(chunk, program.updates - done)
@@ -257,8 +258,8 @@ def _settle_chunk(runs: Sequence[Run], home: Path, chunk: int) -> int:
 class Signals:
     """Remembers that SIGTERM, SIGUSR1 or Ctrl-C asked to stop; a second Ctrl-C stops at once."""
 
-    def __init__(self):
-        self.asked: str | None = None
+    def __init__(self, asked: str | None = None):
+        self.asked = asked
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:

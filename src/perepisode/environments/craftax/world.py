@@ -58,9 +58,7 @@ class Craftax:
         if self.draws not in DRAWS:
             raise ValueError(f"draws={self.draws!r} is unknown; use one of {', '.join(DRAWS)}")
         if self.wood_budget < 0 or self.force_distance < 0:
-            raise ValueError(
-                f"wood_budget={self.wood_budget}, force_distance={self.force_distance}: use numbers >= 0"
-            )
+            raise ValueError(f"wood_budget={self.wood_budget}, force_distance={self.force_distance}: use numbers >= 0")
         assert tuple(detector.name for detector in self.detectors) == self.dilemmas
 
     @property
