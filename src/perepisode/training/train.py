@@ -99,19 +99,29 @@ def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options:
     state = checkpoints.restore(jax.eval_shape(begin, members, params), options.say)
     state = begin(members, params) if state is None else jax.device_put(state)
     members, state = spread((members, state), len(runs), options.devices)
-    done = int(state.update)
     for folder in folders:
-        folder.truncate_metrics(done)
-    options.progress.start(runs, done)
-    last_save, stop = time.monotonic(), Signals(options.asked())
-    with stop:
+        folder.truncate_metrics(int(state.update))
+    options.progress.start(runs, int(state.update))
+    try:
+        state = _updates(runs, folders, checkpoints, chunk, options, program, members, state)
+    finally:
+        options.progress.stop()
+        checkpoints.close()
+    for index, (run, folder) in enumerate(zip(runs, folders)):
+        if not folder.failed:
+            folder.finish(run, weights(jax.tree.map(lambda x, i=index: x[i], state.params)))
+
+
+def _updates(runs, folders, checkpoints: Checkpoints, chunk: int, options: Options, program, members, state):
+    """All updates that are left, chunk by chunk; Interrupted, after a checkpoint, when a signal asks for it."""
+    done, last_save = int(state.update), time.monotonic()
+    with Signals(options.asked()) as stop:
         while done < program.updates:
             length = min(chunk, program.updates - done)
             began = time.monotonic()
             state, metrics = run_chunk(program, chunk, members, state, length)
             metrics = {name: value[:length] for name, value in jax.device_get(metrics).items()}
-            seconds = time.monotonic() - began
-            rows = metric_rows(runs, done, metrics, seconds)
+            rows = metric_rows(runs, done, metrics, time.monotonic() - began)
             done += length
             for folder, own in zip(folders, rows):
                 folder.append_metrics(own)
@@ -122,13 +132,8 @@ def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options:
                 checkpoints.save(done, state)
                 last_save = time.monotonic()
             if stop.asked and done < program.updates:
-                checkpoints.close()
                 raise Interrupted(f"stopped by {stop.asked} after {done} of {program.updates} updates")
-    checkpoints.close()
-    options.progress.stop()
-    for index, (run, folder) in enumerate(zip(runs, folders)):
-        if not folder.failed:
-            folder.finish(run, weights(jax.tree.map(lambda x, i=index: x[i], state.params)))
+    return state
 
 
 def spread(tree: Any, runs: int, devices: int) -> Any:
