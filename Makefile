@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint results-check clean
+.PHONY: demo test test-all lint clean
 
 demo: $(READY)  ## the study in miniature, under ten minutes on two cores
 	$(BIN)/perepisode demo --out out/demo
@@ -17,9 +17,6 @@ test-all: $(READY)  ## also those that take minutes
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/pyright
-
-results-check: $(READY)  ## recompute the committed report from the committed episodes; fail on any difference
-	$(BIN)/python results/check.py
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
