@@ -46,10 +46,6 @@ class Population:
     sizes: tuple[int, ...] = static()  # runs in each stack
     enforces: bool = static(default=True)  # False when judging: no objective ends an episode then
 
-    @property
-    def observes_accrued(self) -> bool:
-        return self.objectives[0].observes_accrued
-
     def each(self, function, *trees):
         """function(objective, *slices) for every run, results on one run axis again."""
         return _join(self._by_stack(lambda o, _, *slices: function(o, *slices), [None] * len(self.sizes), trees))
@@ -195,6 +191,6 @@ def _zero_where(ended: jax.Array, x: jax.Array) -> jax.Array:
     return jnp.where(ended.reshape(ended.shape + (1,) * (x.ndim - ended.ndim)), jnp.zeros_like(x), x)
 
 
-def finished(population: Population, record: Record) -> Finished:
+def finished(record: Record) -> Finished:
     """The window's finished episodes as the objectives see them, [run, time, env]."""
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), Finished(record.ended, record.totals.accrued.violations))

@@ -124,7 +124,7 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
     params, adam, learned = jax.vmap(one)(
         state.params, state.adam, before.acting.memory, batch, last_value, members.gamma, keys
     )
-    ended = population.finished(members, record)
+    ended = population.finished(record)
     duals = members.each_dual(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
     alive = state.alive & learned["finite"]
     state = replace(
