@@ -1,14 +1,14 @@
 """Where a GPU's time goes: kernels launched and busy time of one engine step and one training update.
 
-python benchmarks/kernels.py [--runs 3] [--worlds 1024] [--top 25]
+python benchmarks/kernels.py [--runs 3] [--worlds 1024] [--top 25] [--only engine rollout update]
 """
 
 import argparse
 import collections
 import glob
 import tempfile
-import time
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,17 +16,17 @@ import jax.numpy as jnp
 from perepisode.config import Learner, Run
 from perepisode.environments.craftax import engine
 from perepisode.training import ppo
+from perepisode.training.bench import seconds_of
 from perepisode.training.train import prepare
 
 
 def profile(name, call, per, top):
-    """Run `call` under the profiler and print its kernels, divided by `per` steps."""
+    """Run `call` by itself and under the profiler, and print its time and its kernels, divided by `per` steps."""
     jax.block_until_ready(call())
+    wall = seconds_of(call)
     folder = tempfile.mkdtemp()
     with jax.profiler.trace(folder):
-        began = time.perf_counter()
         jax.block_until_ready(call())
-        wall = time.perf_counter() - began
     data = jax.profiler.ProfileData.from_file(glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)[0])
     counts, busy = collections.Counter(), collections.Counter()
     for plane in data.planes:
@@ -51,8 +51,16 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--worlds", type=int, default=1024)
     parser.add_argument("--top", type=int, default=25)
+    parser.add_argument("--only", nargs="*", default=["engine", "rollout", "update"])
+    parser.add_argument("--hlo", type=Path, help="write the update's compiled program here: what each kernel does")
     given = parser.parse_args()
+    if "engine" in given.only:
+        profile_engine(given)
+    if {"rollout", "update"} & set(given.only):
+        profile_training(given)
 
+
+def profile_engine(given):
     make = jax.jit(jax.vmap(lambda key: engine.lit_only(engine.generate(key))))
     states = make(jax.random.split(jax.random.key(0), 256))
     states = jax.tree.map(lambda x: jnp.concatenate([x] * (given.worlds // 256)), states)
@@ -66,6 +74,8 @@ def main():
     steps = jax.jit(lambda s, k: jax.lax.scan(step, s, jax.random.split(k, 64))[0])
     profile(f"engine, {given.worlds} worlds, per step", lambda: steps(states, jax.random.key(0)), 64, given.top)
 
+
+def profile_training(given):
     learner = Learner()
     runs = [
         Run("craftax", "no_killing", "lagrangian", {"budget": 1}, seed=s, steps=10**8, learner=learner)
@@ -74,10 +84,14 @@ def main():
     program, members = prepare(runs)
     params = ppo.initial_params(program, members, [run.seed for run in runs])
     state = jax.jit(partial(ppo.init, program))(members, params)
-    acting = jax.jit(lambda m, s: ppo.rollout(program, m, s))
-    profile(f"rollout, {given.runs} runs, per step", lambda: acting(members, state), learner.rollout, given.top)
-    updating = jax.jit(lambda m, s: ppo.update(program, m, s))
-    profile(f"update, {given.runs} runs", lambda: updating(members, state), 1, given.top)
+    if "rollout" in given.only:
+        acting = jax.jit(lambda m, s: ppo.rollout(program, m, s))
+        profile(f"rollout, {given.runs} runs, per step", lambda: acting(members, state), learner.rollout, given.top)
+    if "update" in given.only:
+        updating = jax.jit(lambda m, s: ppo.update(program, m, s)).lower(members, state).compile()
+        if given.hlo:
+            given.hlo.write_text(updating.as_text())
+        profile(f"update, {given.runs} runs", lambda: updating(members, state), 1, given.top)
 
 
 if __name__ == "__main__":

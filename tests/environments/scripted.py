@@ -12,13 +12,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from craftax.craftax.constants import DIRECTIONS, Action, BlockType, ItemType
+from craftax.craftax.constants import Action, BlockType, ItemType
 from craftax.craftax.envs.craftax_symbolic_env import CraftaxSymbolicEnvNoAutoReset
 from craftax.craftax.game_logic import craftax_step
 from craftax.craftax.renderer import render_craftax_symbolic
 
 from perepisode.environments.base import Outcome
 from perepisode.environments.craftax import observation, upstream
+from perepisode.environments.craftax.engine.rehearsal import hunter
 from perepisode.environments.craftax.world import Craftax, CraftaxState
 
 WORLDS = 64
@@ -94,29 +95,6 @@ def peaceful_player(key, game):
     """Anything but a blow, an arrow or a spell."""
     harmless = np.setdiff1d(np.arange(WORLD.actions), ATTACKS)
     return jax.random.choice(key, harmless)
-
-
-def hunter(key, game, prey=("passive_mobs",), strikes=(Action.DO.value,), reach=1):
-    """Walks to the nearest prey, strikes it when it is in line and within reach, and whoever bars the way."""
-    key_stray, key_move, key_strike = jax.random.split(key, 3)
-    floor = game.player_level
-    position = jnp.concatenate([getattr(game, mobs).position[floor] for mobs in prey])
-    alive = jnp.concatenate([getattr(game, mobs).mask[floor] for mobs in prey])
-    offsets = position - game.player_position
-    offset = offsets[jnp.argmin(jnp.where(alive, jnp.abs(offsets).sum(-1), 1000))]
-    vertical = jnp.abs(offset[0]) > jnp.abs(offset[1])
-    along_rows = jnp.where(offset[0] < 0, Action.UP.value, Action.DOWN.value)
-    along_columns = jnp.where(offset[1] < 0, Action.LEFT.value, Action.RIGHT.value)
-    toward = jnp.where(vertical, along_rows, along_columns)
-
-    in_line = (jnp.abs(offset).min() == 0) & (jnp.abs(offset).max() <= reach)
-    ahead = game.player_position + DIRECTIONS[game.player_direction]
-    in_the_way = game.mob_map[floor, ahead[0], ahead[1]]
-    strike = (in_line | in_the_way) & (game.player_direction == toward)
-    chosen = jnp.where(strike, jax.random.choice(key_strike, jnp.array(strikes)), toward)
-    # Straying now and then gets it round obstacles.
-    stray = ~alive.any() | (~strike & (jax.random.uniform(key_stray) < 0.1))
-    return jnp.where(stray, jax.random.randint(key_move, (), 1, 5), chosen)
 
 
 HOSTILE = ("melee_mobs", "ranged_mobs")

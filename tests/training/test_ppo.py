@@ -62,9 +62,10 @@ def test_one_step_at_a_time_equals_the_sequence(agent):
         memory = one[2]
 
 
-def plain_gru(gates, memory, starts, kernel, bias):
+def plain_gru(gates, memory, starts, input_bias, kernel, bias):
     def body(h, inputs):
         x, start = inputs
+        x = x + input_bias
         h = jnp.where(start[:, None], 0.0, h)
         a = h @ kernel
         r = jax.nn.sigmoid((x + a)[:, :HIDDEN])
@@ -81,14 +82,16 @@ def test_gru_gradient_against_autodiff(agent):
     random = np.random.default_rng(2)
     gates = jnp.float32(random.normal(size=(STEPS, ENVS, 3 * HIDDEN)))
     kernel, bias = params.gru_hidden[0], params.gru_hidden[1] + 0.3
+    input_bias = jnp.float32(random.normal(size=3 * HIDDEN))
     weight = jnp.float32(random.normal(size=(STEPS, ENVS, HIDDEN)))
 
-    def total(function, gates, memory, kernel, bias):
-        return (function(gates, memory, starts, kernel, bias) * weight).sum()
+    def total(function, gates, memory, *rest):
+        return (function(gates, memory, starts, *rest) * weight).sum()
 
-    ours = jax.grad(lambda *x: total(lambda *a: network.gru(*a, "fp32"), *x), argnums=(0, 1, 2, 3))
-    theirs = jax.grad(lambda *x: total(plain_gru, *x), argnums=(0, 1, 2, 3))
-    for found, expected in zip(ours(gates, memory, kernel, bias), theirs(gates, memory, kernel, bias)):
+    inputs = (gates, memory, input_bias, kernel, bias)
+    ours = jax.grad(lambda *x: total(lambda *a: network.gru(*a, "fp32"), *x), argnums=range(5))(*inputs)
+    theirs = jax.grad(lambda *x: total(plain_gru, *x), argnums=range(5))(*inputs)
+    for found, expected in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -57,10 +56,11 @@ class Hot:
         return (*self.index.shape[:-1], self.size)
 
     def dense(self, dtype=jnp.float32) -> jax.Array:
-        """The vector itself, by one comparison a one: a single elementwise kernel, which a scatter would not be."""
-        place = jnp.arange(self.size, dtype=self.index.dtype)
-        ones = [self.index[..., i, None] == place for i in range(self.index.shape[-1])]
-        return functools.reduce(jnp.logical_or, ones).astype(dtype)
+        """The vector itself."""
+        index = self.index.reshape(-1, self.index.shape[-1]).astype(jnp.int32)
+        rows = jnp.arange(index.shape[0])[:, None]
+        zeros = jnp.zeros((index.shape[0], self.size), dtype)
+        return zeros.at[rows, index].set(1, mode="drop", unique_indices=True).reshape(self.shape)
 
 
 class World(Protocol):
@@ -84,6 +84,6 @@ class World(Protocol):
     def encode(self, observation: Observation, dtype=jnp.float32) -> tuple[jax.Array | Hot, ...]:
         """The network's input as a tuple of feature vectors; together they are one input vector.
 
-        They stay apart so that a first layer can be a sum of products, with nothing large concatenated.
+        They stay apart so that a first layer can treat each in the cheapest way.
         """
         ...

@@ -13,7 +13,7 @@ from perepisode.environments.base import Hot, Observation, World
 from perepisode.pytree import pytree
 
 Dense = tuple[jax.Array, jax.Array]  # kernel, bias
-NARROW = 1024  # feature vectors up to this width are put side by side
+ALIGNED = 64  # input vectors are filled up to a multiple of this
 
 
 @pytree
@@ -74,7 +74,7 @@ def sequence(
 ) -> tuple[jax.Array, jax.Array]:
     """Logits [time, env, action] and values [time, env] of a rollout.  Memory is cleared where an episode starts."""
     gates = _input_gates(params, world, observation, features, precision)
-    hidden = gru(gates, memory, starts, *params.gru_hidden, precision)
+    hidden = gru(gates, memory, starts, params.gru_input[1], *params.gru_hidden, precision)
     return _heads(params, hidden, precision)
 
 
@@ -89,132 +89,142 @@ def step(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Logits, values and the next memory of one step; the same arithmetic as `sequence`."""
     gates = _input_gates(params, world, observation, features, precision)
-    kernel, bias = params.gru_hidden
-    memory = _gru_step(jnp.where(starts[:, None], 0.0, memory), gates, _cast(kernel, precision), bias, precision)
+    memory = jnp.where(starts[:, None], 0.0, memory)
+    memory, _ = _gru_step(memory, gates, params.gru_input[1], *params.gru_hidden, precision)
     return *_heads(params, memory, precision), memory
 
 
 def _input_gates(params, world, observation, features, precision):
-    """Everything before the recurrence, for all steps at once: the first layer is a sum of products."""
+    """Everything before the recurrence, for all steps at once, but for the gates' bias.
+
+    An embedding of several vectors is a sum of products.  The dense vectors are put side by side and written out: one
+    large product is faster than several, and in learning the backward pass finds them again.
+    """
     vectors = (*world.encode(observation, dtype=_dtype(precision)), features)
     # an objective without features has no kernel for them, and `zip` leaves them out
     pairs = list(zip(vectors, params.embedding))
     products = [_rows(v.index, kernel, precision) for v, kernel in pairs if isinstance(v, Hot)]
-    products += [_dot(v, kernel, precision) for v, kernel in _joined(pairs, precision)]
-    embedded = jax.nn.relu(functools.reduce(jnp.add, products) + params.embedding_bias)
-    kernel, bias = params.gru_input
-    return _cast(_dot(embedded, kernel, precision) + bias, precision)
-
-
-def _joined(pairs, precision):
-    """The dense vectors; the narrow ones side by side, since one product is cheaper than several."""
     dense = [(v, kernel) for v, kernel in pairs if not isinstance(v, Hot)]
-    wide = [pair for pair in dense if pair[0].shape[-1] > NARROW]
-    narrow = [pair for pair in dense if pair[0].shape[-1] <= NARROW]
-    if len(narrow) > 1:
-        vectors, kernels = zip(*narrow)
-        vectors = [_cast(v, precision) for v in vectors]
-        narrow = [(jnp.concatenate(vectors, axis=-1), jnp.concatenate(kernels))]
-    return wide + narrow
+    if dense:
+        products.append(_dot(*_side_by_side(dense, precision), precision).astype(jnp.float32))
+    embedded = jax.nn.relu(functools.reduce(jnp.add, products) + params.embedding_bias)
+    return _dot(_cast(embedded, precision), params.gru_input[0], precision)
+
+
+def _side_by_side(pairs, precision):
+    """One vector and one kernel, filled up with zeros to whole memory lines, which the fastest products ask for."""
+    vectors, kernels = zip(*pairs)
+    missing = -sum(v.shape[-1] for v in vectors) % ALIGNED
+    like = vectors[0]
+    vectors = [*(_cast(v, precision) for v in vectors), jnp.zeros((*like.shape[:-1], missing), _dtype(precision))]
+    kernels = [*(_cast(k, precision) for k in kernels), jnp.zeros((missing, kernels[0].shape[-1]), _dtype(precision))]
+    # without the barrier each product would make the vectors anew, element by element, inside a slower product
+    return jax.lax.optimization_barrier(jnp.concatenate(vectors, axis=-1)), jnp.concatenate(kernels)
 
 
 def _heads(params, hidden, precision):
-    logits = _mlp(params.actor, hidden, precision)
-    return logits, _mlp(params.critic, hidden, precision)[..., 0]
+    """Actor and critic; their first layers read the same input, so they are one product."""
+    (actor_in, critic_in) = params.actor[0], params.critic[0]
+    kernel, bias = (jnp.concatenate(both, axis=-1) for both in zip(actor_in, critic_in))
+    first = _relu_layer(hidden, kernel, bias, precision)
+    actor, critic = jnp.split(first, 2, axis=-1)
+    return _rest(params.actor, actor, precision), _rest(params.critic, critic, precision)[..., 0]
 
 
-def _mlp(layers, x, precision):
-    for kernel, bias in layers[:-1]:
-        x = jax.nn.relu(_dot(x, kernel, precision) + bias)
-    kernel, bias = layers[-1]
-    return _dot(x, kernel, precision) + bias
+def _rest(layers, x, precision):
+    _, second, (kernel, bias) = layers
+    return _dot(_relu_layer(x, *second, precision), kernel, precision).astype(jnp.float32) + bias
+
+
+def _relu_layer(x, kernel, bias, precision):
+    return _cast(jax.nn.relu(_dot(x, kernel, precision).astype(jnp.float32) + bias), precision)
 
 
 # ---- the recurrence -----------------------------------------------------------------------------------------
 
 
-def gru(gates, memory, starts, kernel, bias, precision):
-    """Hidden states [time, env, hidden] of a GRU whose input gates [time, env, 3 hidden] are given.
+def gru(gates, memory, starts, input_bias, kernel, bias, precision):
+    """Hidden states [time, env, hidden] of a GRU whose input gates [time, env, 3 hidden] are given, less their bias.
 
     r = σ(x_r + h W_r), z = σ(x_z + h W_z), n = tanh(x_n + r (h W_n + b)), h' = (1 - z) n + z h,
     with h = 0 where an episode starts.
     """
-    return _gru(precision, *map(jnp.asarray, (gates, memory, starts, kernel, bias)))
+    return _gru(precision, *map(jnp.asarray, (gates, memory, starts, input_bias, kernel, bias)))
 
 
-def _gru_forward(precision, gates, memory, starts, kernel, bias):
+def _gru_step(h, x, input_bias, kernel, bias, precision):
+    """The next h, and (r, z, n, h W_n + b), from which the derivative is made."""
+    from_hidden = _multiply(precision, h, kernel, jnp.float32)
+    x_r, x_z, x_n = jnp.split(x.astype(jnp.float32) + input_bias, 3, axis=-1)
+    h_r, h_z, h_n = jnp.split(from_hidden, 3, axis=-1)
+    r, z, candidate = jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z), h_n + bias
+    n = jnp.tanh(x_n + r * candidate)
+    return (1.0 - z) * n + z * h, (r, z, n, candidate)
+
+
+def _gru_forward(precision, gates, memory, starts, input_bias, kernel, bias):
+    return _gru_save(precision, gates, memory, starts, input_bias, kernel, bias)[0]
+
+
+def _gru_save(precision, gates, memory, starts, input_bias, kernel, bias):
     """Steps are read and written in place by their index: scanning over the time axis would first move it to the
     front, past the population's, and copy every array once more."""
-    cast = _cast(kernel, precision)
+    kernel = _cast(kernel, precision)
 
     def body(carry, t):
-        h, hidden = carry
-        h = _gru_step(jnp.where(starts[t][:, None], 0.0, h), gates[t], cast, bias, precision)
-        return (h, hidden.at[t].set(h)), None
+        h, hidden, before, inside = carry
+        h = jnp.where(starts[t][:, None], 0.0, h)
+        after, made = _gru_step(h, gates[t], input_bias, kernel, bias, precision)
+        return (
+            after,
+            hidden.at[t].set(_cast(after, precision)),
+            before.at[t].set(_cast(h, precision)),
+            inside.at[t].set(_cast(jnp.concatenate(made, axis=-1), precision)),
+        ), None
 
+    shape = (*gates.shape[:2], memory.shape[-1])
+    empty = (jnp.zeros(shape, kernel.dtype), jnp.empty(shape, kernel.dtype))
+    inside = jnp.zeros((*gates.shape[:2], 4 * memory.shape[-1]), kernel.dtype)
     steps = jnp.arange(gates.shape[0])
-    empty = jnp.zeros((*gates.shape[:2], memory.shape[-1]))
-    (_, hidden), _ = jax.lax.scan(body, (memory, empty), steps, unroll=_unroll(len(steps)))
-    return hidden
+    (_, hidden, before, inside), _ = jax.lax.scan(body, (memory, *empty, inside), steps, unroll=_unroll(len(steps)))
+    return hidden, (memory, starts, kernel, before, inside)
 
 
 _gru = jax.custom_vjp(_gru_forward, nondiff_argnums=(0,))
 
 
-def _gru_save(precision, gates, memory, starts, kernel, bias):
-    hidden = _gru_forward(precision, gates, memory, starts, kernel, bias)
-    return hidden, (gates, memory, starts, kernel, bias, hidden)
-
-
 def _gru_backward(precision, saved, hidden_grad):
-    """Gates are recomputed for all steps in one product, and the weights' gradient is one product after the scan:
-    left to autodiff, both would be done step by step."""
-    gates, memory, starts, kernel, bias, hidden = saved
-    before = jnp.concatenate([memory[None], hidden[:-1]])
-    before = jnp.where(starts[..., None], 0.0, before)
-    r, z, n, candidate = _gru_gates(before, gates, _cast(kernel, precision), bias, precision)
-    factors = (z, (before - n) * z * (1.0 - z), (1.0 - z) * (1.0 - n * n), candidate * r * (1.0 - r), r)
-    factors = tuple(_cast(factor, precision) for factor in factors)  # read once a step: half the bytes
-    back = _cast(kernel, precision).T
-
-    z, by_update, by_candidate, by_reset, r = factors
+    """The weights' gradient is one product after the scan: left to autodiff, it would be one a step."""
+    memory, starts, kernel, before, inside = saved
+    back = kernel.T
 
     def body(carry, t):
-        carried, at_gates, at_candidates = carry
-        grad = hidden_grad[t] + carried
-        at_candidate = grad * by_candidate[t]
-        here = jnp.concatenate([at_candidate * by_reset[t], grad * by_update[t], at_candidate * r[t]], axis=-1)
-        here = _cast(here, precision)
-        carried = jnp.where(starts[t][:, None], 0.0, grad * z[t] + _dot(here, back, precision))
-        return (carried, at_gates.at[t].set(here), at_candidates.at[t].set(_cast(at_candidate, precision))), None
+        carried, at_hidden, at_input = carry
+        grad = hidden_grad[t].astype(jnp.float32) + carried
+        r, z, n, candidate = jnp.split(inside[t].astype(jnp.float32), 4, axis=-1)
+        at_update = grad * (before[t].astype(jnp.float32) - n) * z * (1.0 - z)
+        at_candidate = grad * (1.0 - z) * (1.0 - n * n)
+        at_reset = at_candidate * candidate * r * (1.0 - r)
+        here = _cast(jnp.concatenate([at_reset, at_update, at_candidate * r], axis=-1), precision)
+        there = _cast(jnp.concatenate([at_reset, at_update, at_candidate], axis=-1), precision)
+        carried = grad * z + _multiply(precision, here, back, jnp.float32)
+        carried = jnp.where(starts[t][:, None], 0.0, carried)
+        return (carried, at_hidden.at[t].set(here), at_input.at[t].set(there)), None
 
-    empty = jnp.zeros(gates.shape, back.dtype), jnp.zeros(hidden.shape, back.dtype)
-    steps = jnp.arange(gates.shape[0])
-    (memory_grad, at_gates, at_candidate), _ = jax.lax.scan(
-        body, (jnp.zeros_like(memory), *empty), steps, reverse=True, unroll=_unroll(len(steps))
-    )
     width = memory.shape[-1]
-    gates_grad = jnp.concatenate([at_gates[..., : 2 * width], at_candidate], axis=-1)
+    empty = jnp.zeros((*before.shape[:2], 3 * width), kernel.dtype)
+    steps = jnp.arange(before.shape[0])
+    (memory_grad, at_hidden, at_input), _ = jax.lax.scan(
+        body, (jnp.zeros_like(memory), empty, empty), steps, reverse=True, unroll=_unroll(len(steps))
+    )
     both = (((0, 1), (0, 1)), ((), ()))
-    kernel_grad = jax.lax.dot_general(_cast(before, precision), at_gates, both, preferred_element_type=jnp.float32)
-    bias_grad = at_gates[..., 2 * width :].astype(jnp.float32).sum(axis=(0, 1))
-    return gates_grad, memory_grad, None, kernel_grad, bias_grad
+    kernel_grad = jax.lax.dot_general(before, at_hidden, both, preferred_element_type=jnp.float32)
+    bias_grad = at_hidden[..., 2 * width :].astype(jnp.float32).sum(axis=(0, 1))
+    input_bias_grad = at_input.astype(jnp.float32).sum(axis=(0, 1))
+    return at_input, memory_grad, None, input_bias_grad, kernel_grad, bias_grad
 
 
 _gru.defvjp(_gru_save, _gru_backward)
-
-
-def _gru_step(h, x, kernel, bias, precision):
-    _, z, n, _ = _gru_gates(h, x, kernel, bias, precision)
-    return (1.0 - z) * n + z * h
-
-
-def _gru_gates(h, x, kernel, bias, precision):
-    from_hidden = _dot(h, kernel, precision)
-    x_r, x_z, x_n = jnp.split(x.astype(jnp.float32), 3, axis=-1)
-    h_r, h_z, h_n = jnp.split(from_hidden, 3, axis=-1)
-    r, z, candidate = jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z), h_n + bias
-    return r, z, jnp.tanh(x_n + r * candidate), candidate
 
 
 def _unroll(steps: int) -> int:
@@ -233,25 +243,28 @@ def _cast(x: jax.Array, precision: str) -> jax.Array:
     return x.astype(_dtype(precision))
 
 
-def _multiply(precision: str, x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Product of the last axis, operands in the chosen precision, sums in float32."""
-    return jnp.matmul(_cast(x, precision), _cast(kernel, precision), preferred_element_type=jnp.float32)
+def _multiply(precision: str, x: jax.Array, kernel: jax.Array, dtype) -> jax.Array:
+    """Product of the last axis, operands in the chosen precision, sums in float32, result in `dtype`."""
+    return jnp.matmul(_cast(x, precision), _cast(kernel, precision), preferred_element_type=dtype)
 
 
-_product = jax.custom_vjp(_multiply, nondiff_argnums=(0,))
+def _forward(precision: str, x: jax.Array, kernel: jax.Array) -> jax.Array:
+    return _multiply(precision, x, kernel, _dtype(precision))
+
+
+_product = jax.custom_vjp(_forward, nondiff_argnums=(0,))
 
 
 def _product_save(precision, x, kernel):
-    return _multiply(precision, x, kernel), (_cast(x, precision), kernel, jnp.zeros((), x.dtype))
+    return _forward(precision, x, kernel), (_cast(x, precision), kernel, jnp.zeros((), x.dtype))
 
 
 def _product_backward(precision, saved, grad):
-    """Both products in the chosen precision too: autodiff would take them in float32, the sums' precision."""
+    """Both products in the chosen precision too; the weights' gradient is kept in float32."""
     x, kernel, like = saved
-    grad = _cast(grad, precision)
     leading = tuple(range(x.ndim - 1))
     kernel_grad = jax.lax.dot_general(x, grad, ((leading, leading), ((), ())), preferred_element_type=jnp.float32)
-    x_grad = jnp.matmul(grad, _cast(kernel, precision).T, preferred_element_type=like.dtype)
+    x_grad = _multiply(precision, grad, kernel.T, like.dtype)
     return x_grad, kernel_grad.astype(kernel.dtype)
 
 
@@ -259,6 +272,7 @@ _product.defvjp(_product_save, _product_backward)
 
 
 def _dot(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
+    """Product of the last axis, in the chosen precision: half the bytes of float32, where it is bf16."""
     return _product(precision, x, kernel)
 
 

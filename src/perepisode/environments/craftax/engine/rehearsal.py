@@ -17,6 +17,7 @@ from perepisode.environments.craftax.engine.draws import upstream_draws
 from perepisode.environments.craftax.engine.state import State, from_upstream, to_upstream
 from perepisode.environments.craftax.engine.step import is_over, step
 from perepisode.environments.craftax.engine.tables import (
+    DIRECTIONS,
     FLOOR_MOBS,
     LEVELS,
     PARAMS,
@@ -41,11 +42,12 @@ TOOL_LEVELS = {"pickaxe": 5, "sword": 5, "bow": 2}
 
 def stage(key: jax.Array, state: EnvState) -> EnvState:
     """A world in the middle of everything: a random floor and place, random possessions, company and blocks."""
-    place, blocks, body, mobs, missiles, plants, world = jax.random.split(key, 7)
+    place, blocks, body, mobs, foe, missiles, plants, world = jax.random.split(key, 8)
     state = _stand_somewhere(place, state)
     state = _scatter_blocks(blocks, state)
     state = _equip(body, state)
     state = _populate(mobs, state)
+    state = _confront(foe, state)
     state = _shoot(missiles, state)
     state = _plant(plants, state)
     keys = jax.random.split(world, 7)
@@ -53,7 +55,7 @@ def stage(key: jax.Array, state: EnvState) -> EnvState:
         chests_opened=jax.random.bernoulli(keys[0], 0.5, (LEVELS,)),
         monsters_killed=jax.random.randint(keys[1], (LEVELS,), 6, 11),
         boss_progress=jax.random.randint(keys[2], (), 0, LEVELS - 1),
-        boss_timesteps_to_spawn_this_round=jax.random.randint(keys[3], (), -4, 4),
+        boss_timesteps_to_spawn_this_round=jax.random.randint(keys[3], (), -8, 3),
         achievements=jax.random.bernoulli(keys[4], 0.3, state.achievements.shape),
         timestep=_late_or_early(keys[5]),
         light_level=jax.random.uniform(keys[6]),
@@ -176,10 +178,45 @@ def _populate(key: jax.Array, state: EnvState) -> EnvState:
             type_id=jnp.where(floor, kinds, mobs.type_id),
         )
 
-    state = state.replace(
+    return state.replace(
         passive_mobs=fill(state.passive_mobs, 0, 0),
         melee_mobs=fill(state.melee_mobs, 1, 3),
         ranged_mobs=fill(state.ranged_mobs, 2, 6),
+    )
+
+
+def _confront(key: jax.Array, state: EnvState) -> EnvState:
+    """In half the worlds a weak enemy right in front of the player; on the last floor the necromancer, alone."""
+    keys = jax.random.split(key, 3)
+    boss = state.player_level == LEVELS - 1
+    floor = jnp.arange(LEVELS) == state.player_level
+    ahead = state.player_position + jnp.asarray(DIRECTIONS)[state.player_direction]
+    inside = ((ahead >= 0) & (ahead < SIZE)).all()
+    faced = inside & jax.random.bernoulli(keys[0], 0.5)
+    melee = jax.random.bernoulli(keys[1])
+    native = jnp.asarray(FLOOR_MOBS)[state.player_level]
+
+    def strike_first(mobs, here, kind):
+        first = (floor[:, None] & here & ~boss) & (jnp.arange(mobs.mask.shape[1]) == 0)
+        mobs = out_of_the_way(mobs)
+        return mobs.replace(
+            position=jnp.where(first[..., None], ahead, mobs.position),
+            health=jnp.where(first, jax.random.uniform(keys[2], minval=0.1, maxval=4.0), mobs.health),
+            mask=(mobs.mask | first) & ~(floor[:, None] & faced & boss),
+            type_id=jnp.where(first, kind, mobs.type_id),
+        )
+
+    def out_of_the_way(mobs):
+        """Two mobs never share a cell in Craftax."""
+        return mobs.replace(mask=mobs.mask & ~(floor[:, None] & faced & (mobs.position == ahead).all(-1)))
+
+    level, row, column = state.player_level, *jnp.clip(ahead, 0, SIZE - 1)
+    block = jnp.where(faced & boss, Block.NECROMANCER, state.map[level, row, column])
+    state = state.replace(
+        passive_mobs=out_of_the_way(state.passive_mobs),
+        melee_mobs=strike_first(state.melee_mobs, faced & melee, native[1]),
+        ranged_mobs=strike_first(state.ranged_mobs, faced & ~melee, native[2]),
+        map=state.map.at[level, row, column].set(block),
     )
     return to_upstream(from_upstream(state))  # which derives the mob map
 
@@ -226,6 +263,29 @@ def choose_action(key: jax.Array) -> jax.Array:
         jax.random.randint(which, (), 1, 6),
         jax.random.randint(which, (), 0, len(Action)),
     )
+
+
+def hunter(key, game, prey=("passive_mobs",), strikes=(Action.DO,), reach=1):
+    """Walks to the nearest prey, strikes it when it is in line and within reach, and whoever bars the way."""
+    key_stray, key_move, key_strike = jax.random.split(key, 3)
+    floor = game.player_level
+    position = jnp.concatenate([getattr(game, mobs).position[floor] for mobs in prey])
+    alive = jnp.concatenate([getattr(game, mobs).mask[floor] for mobs in prey])
+    offsets = position - game.player_position
+    offset = offsets[jnp.argmin(jnp.where(alive, jnp.abs(offsets).sum(-1), 1000))]
+    vertical = jnp.abs(offset[0]) > jnp.abs(offset[1])
+    along_rows = jnp.where(offset[0] < 0, Action.UP, Action.DOWN)
+    along_columns = jnp.where(offset[1] < 0, Action.LEFT, Action.RIGHT)
+    toward = jnp.where(vertical, along_rows, along_columns)
+
+    in_line = (jnp.abs(offset).min() == 0) & (jnp.abs(offset).max() <= reach)
+    ahead = game.player_position + jnp.asarray(DIRECTIONS)[game.player_direction]
+    in_the_way = game.mob_map[floor, ahead[0], ahead[1]]
+    strike = (in_line | in_the_way) & (game.player_direction == toward)
+    chosen = jnp.where(strike, jax.random.choice(key_strike, jnp.array(strikes)), toward)
+    # Straying now and then gets it round obstacles.
+    stray = ~alive.any() | (~strike & (jax.random.uniform(key_stray) < 0.1))
+    return jnp.where(stray, jax.random.randint(key_move, (), 1, 5), chosen)
 
 
 @pytree
