@@ -62,39 +62,6 @@ def test_one_step_at_a_time_equals_the_sequence(agent):
         memory = one[2]
 
 
-def plain_gru(gates, memory, starts, input_bias, kernel, bias):
-    def body(h, inputs):
-        x, start = inputs
-        x = x + input_bias
-        h = jnp.where(start[:, None], 0.0, h)
-        a = h @ kernel
-        r = jax.nn.sigmoid((x + a)[:, :HIDDEN])
-        z = jax.nn.sigmoid((x + a)[:, HIDDEN : 2 * HIDDEN])
-        n = jnp.tanh(x[:, 2 * HIDDEN :] + r * (a[:, 2 * HIDDEN :] + bias))
-        h = (1 - z) * n + z * h
-        return h, h
-
-    return jax.lax.scan(body, memory, (gates, starts))[1]
-
-
-def test_gru_gradient_against_autodiff(agent):
-    params, _, memory, starts = agent
-    random = np.random.default_rng(2)
-    gates = jnp.float32(random.normal(size=(STEPS, ENVS, 3 * HIDDEN)))
-    kernel, bias = params.gru_hidden[0], params.gru_hidden[1] + 0.3
-    input_bias = jnp.float32(random.normal(size=3 * HIDDEN))
-    weight = jnp.float32(random.normal(size=(STEPS, ENVS, HIDDEN)))
-
-    def total(function, gates, memory, *rest):
-        return (function(gates, memory, starts, *rest) * weight).sum()
-
-    inputs = (gates, memory, input_bias, kernel, bias)
-    ours = jax.grad(lambda *x: total(lambda *a: network.gru(*a, "fp32"), *x), argnums=range(5))(*inputs)
-    theirs = jax.grad(lambda *x: total(plain_gru, *x), argnums=range(5))(*inputs)
-    for found, expected in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
-
-
 def test_bf16_is_near_fp32(agent):
     params, vectors, memory, starts = agent
     exact, _ = network.sequence(params, WORLD, memory, starts, *vectors, "fp32")

@@ -11,6 +11,7 @@ import numpy as np
 
 from perepisode.environments.base import Hot, Observation, World
 from perepisode.pytree import pytree
+from perepisode.training.gru import cell, gru
 
 Dense = tuple[jax.Array, jax.Array]  # kernel, bias
 ALIGNED = 64  # input vectors are filled up to a multiple of this
@@ -74,7 +75,7 @@ def sequence(
 ) -> tuple[jax.Array, jax.Array]:
     """Logits [time, env, action] and values [time, env] of a rollout.  Memory is cleared where an episode starts."""
     gates = _input_gates(params, world, observation, features, precision)
-    hidden = gru(gates, memory, starts, params.gru_input[1], *params.gru_hidden, precision)
+    hidden = gru(gates, memory, starts, params.gru_input[1], *params.gru_hidden, _dtype(precision))
     return _heads(params, hidden, precision)
 
 
@@ -90,7 +91,8 @@ def step(
     """Logits, values and the next memory of one step; the same arithmetic as `sequence`."""
     gates = _input_gates(params, world, observation, features, precision)
     memory = jnp.where(starts[:, None], 0.0, memory)
-    memory, _ = _gru_step(memory, gates, params.gru_input[1], *params.gru_hidden, precision)
+    kernel, bias = params.gru_hidden
+    memory, _ = cell(memory, gates, params.gru_input[1], _cast(kernel, precision), bias)
     return *_heads(params, memory, precision), memory
 
 
@@ -115,9 +117,8 @@ def _side_by_side(pairs, precision):
     """One vector and one kernel, filled up with zeros to whole memory lines, which the fastest products ask for."""
     vectors, kernels = zip(*pairs)
     missing = -sum(v.shape[-1] for v in vectors) % ALIGNED
-    like = vectors[0]
-    vectors = [*(_cast(v, precision) for v in vectors), jnp.zeros((*like.shape[:-1], missing), _dtype(precision))]
-    kernels = [*(_cast(k, precision) for k in kernels), jnp.zeros((missing, kernels[0].shape[-1]), _dtype(precision))]
+    vectors = [*(_cast(v, precision) for v in vectors), jnp.zeros((*vectors[0].shape[:-1], missing), _dtype(precision))]
+    kernels = [*kernels, jnp.zeros((missing, kernels[0].shape[-1]), kernels[0].dtype)]
     # without the barrier each product would make the vectors anew, element by element, inside a slower product
     return jax.lax.optimization_barrier(jnp.concatenate(vectors, axis=-1)), jnp.concatenate(kernels)
 
@@ -138,98 +139,6 @@ def _rest(layers, x, precision):
 
 def _relu_layer(x, kernel, bias, precision):
     return _cast(jax.nn.relu(_dot(x, kernel, precision).astype(jnp.float32) + bias), precision)
-
-
-# ---- the recurrence -----------------------------------------------------------------------------------------
-
-
-def gru(gates, memory, starts, input_bias, kernel, bias, precision):
-    """Hidden states [time, env, hidden] of a GRU whose input gates [time, env, 3 hidden] are given, less their bias.
-
-    r = σ(x_r + h W_r), z = σ(x_z + h W_z), n = tanh(x_n + r (h W_n + b)), h' = (1 - z) n + z h,
-    with h = 0 where an episode starts.
-    """
-    return _gru(precision, *map(jnp.asarray, (gates, memory, starts, input_bias, kernel, bias)))
-
-
-def _gru_step(h, x, input_bias, kernel, bias, precision):
-    """The next h, and (r, z, n, h W_n + b), from which the derivative is made."""
-    from_hidden = _multiply(precision, h, kernel, jnp.float32)
-    x_r, x_z, x_n = jnp.split(x.astype(jnp.float32) + input_bias, 3, axis=-1)
-    h_r, h_z, h_n = jnp.split(from_hidden, 3, axis=-1)
-    r, z, candidate = jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z), h_n + bias
-    n = jnp.tanh(x_n + r * candidate)
-    return (1.0 - z) * n + z * h, (r, z, n, candidate)
-
-
-def _gru_forward(precision, gates, memory, starts, input_bias, kernel, bias):
-    return _gru_save(precision, gates, memory, starts, input_bias, kernel, bias)[0]
-
-
-def _gru_save(precision, gates, memory, starts, input_bias, kernel, bias):
-    """Steps are read and written in place by their index: scanning over the time axis would first move it to the
-    front, past the population's, and copy every array once more."""
-    kernel = _cast(kernel, precision)
-
-    def body(carry, t):
-        h, hidden, before, inside = carry
-        h = jnp.where(starts[t][:, None], 0.0, h)
-        after, made = _gru_step(h, gates[t], input_bias, kernel, bias, precision)
-        return (
-            after,
-            hidden.at[t].set(_cast(after, precision)),
-            before.at[t].set(_cast(h, precision)),
-            inside.at[t].set(_cast(jnp.concatenate(made, axis=-1), precision)),
-        ), None
-
-    shape = (*gates.shape[:2], memory.shape[-1])
-    empty = (jnp.zeros(shape, kernel.dtype), jnp.empty(shape, kernel.dtype))
-    inside = jnp.zeros((*gates.shape[:2], 4 * memory.shape[-1]), kernel.dtype)
-    steps = jnp.arange(gates.shape[0])
-    (_, hidden, before, inside), _ = jax.lax.scan(body, (memory, *empty, inside), steps, unroll=_unroll(len(steps)))
-    return hidden, (memory, starts, kernel, before, inside)
-
-
-_gru = jax.custom_vjp(_gru_forward, nondiff_argnums=(0,))
-
-
-def _gru_backward(precision, saved, hidden_grad):
-    """The weights' gradient is one product after the scan: left to autodiff, it would be one a step."""
-    memory, starts, kernel, before, inside = saved
-    back = kernel.T
-
-    def body(carry, t):
-        carried, at_hidden, at_input = carry
-        grad = hidden_grad[t].astype(jnp.float32) + carried
-        r, z, n, candidate = jnp.split(inside[t].astype(jnp.float32), 4, axis=-1)
-        at_update = grad * (before[t].astype(jnp.float32) - n) * z * (1.0 - z)
-        at_candidate = grad * (1.0 - z) * (1.0 - n * n)
-        at_reset = at_candidate * candidate * r * (1.0 - r)
-        here = _cast(jnp.concatenate([at_reset, at_update, at_candidate * r], axis=-1), precision)
-        there = _cast(jnp.concatenate([at_reset, at_update, at_candidate], axis=-1), precision)
-        carried = grad * z + _multiply(precision, here, back, jnp.float32)
-        carried = jnp.where(starts[t][:, None], 0.0, carried)
-        return (carried, at_hidden.at[t].set(here), at_input.at[t].set(there)), None
-
-    width = memory.shape[-1]
-    empty = jnp.zeros((*before.shape[:2], 3 * width), kernel.dtype)
-    steps = jnp.arange(before.shape[0])
-    (memory_grad, at_hidden, at_input), _ = jax.lax.scan(
-        body, (jnp.zeros_like(memory), empty, empty), steps, reverse=True, unroll=_unroll(len(steps))
-    )
-    both = (((0, 1), (0, 1)), ((), ()))
-    kernel_grad = jax.lax.dot_general(before, at_hidden, both, preferred_element_type=jnp.float32)
-    bias_grad = at_hidden[..., 2 * width :].astype(jnp.float32).sum(axis=(0, 1))
-    input_bias_grad = at_input.astype(jnp.float32).sum(axis=(0, 1))
-    return at_input, memory_grad, None, input_bias_grad, kernel_grad, bias_grad
-
-
-_gru.defvjp(_gru_save, _gru_backward)
-
-
-def _unroll(steps: int) -> int:
-    """Eight recurrent steps a loop turn on an accelerator, where launches cost; one on a CPU, where compiling does."""
-    return 1 if jax.default_backend() == "cpu" else min(8, steps)
 
 
 # ---- pieces -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh, PartitionSpec
 
 from perepisode.config import Learner
 from perepisode.environments.base import World
@@ -31,6 +32,7 @@ class Program:
     learner: Learner
     updates: int
     fresh_worlds: int  # worlds made at a time for each run
+    devices: int = 1  # the run axis is divided among
 
 
 @pytree
@@ -118,11 +120,11 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
         rate = rate * (1.0 - state.update / program.updates)
     keys = jax.vmap(lambda key: jax.random.fold_in(key, state.update))(members.learner_keys)
 
-    def one(params, adam, memory, batch, last_value, gamma, key):
-        return learn(program, params, adam, memory, batch, last_value, gamma, rate, key)
+    def one(rate, *of_run):
+        return learn(program, rate, *of_run)
 
-    params, adam, learned = jax.vmap(one)(
-        state.params, state.adam, before.acting.memory, batch, last_value, members.gamma, keys
+    params, adam, learned = _each_run(program, one)(
+        rate, state.params, state.adam, before.acting.memory, batch, last_value, members.gamma, keys
     )
     ended = population.finished(record)
     duals = members.each_dual(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
@@ -136,6 +138,22 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
         alive=alive,
     )
     return state, {**learned, "alive": alive, **summary(members, state.duals, record)}
+
+
+def _each_run(program: Program, function):
+    """function(shared, *of_run) for every run.  On several devices each learns its own runs, said explicitly: the
+    GRU's kernels are closed to the compiler, which would otherwise run all of them everywhere."""
+    every = jax.vmap(function, in_axes=(None, 0, 0, 0, 0, 0, 0, 0))
+    if program.devices == 1:
+        return every
+    by_run = (PartitionSpec(), *[PartitionSpec("runs")] * 7)
+    return jax.shard_map(
+        every, mesh=mesh(program.devices), in_specs=by_run, out_specs=PartitionSpec("runs"), check_vma=False
+    )
+
+
+def mesh(devices: int) -> Mesh:
+    return Mesh(np.array(jax.local_devices()[:devices]), ("runs",))
 
 
 # ---- acting -------------------------------------------------------------------------------------------------
@@ -257,7 +275,7 @@ def loss(params, world: World, learner: Learner, memory, batch: Batch, targets: 
     }
 
 
-def learn(program: Program, params, adam, memory, batch: Batch, last_value, gamma, rate, key):
+def learn(program: Program, rate, params, adam, memory, batch: Batch, last_value, gamma, key):
     """All epochs of one update of one run → parameters, optimizer state, diagnostics of the mean minibatch."""
     learner = program.learner
     advantage = gae(batch.reward, batch.value, batch.done, last_value, gamma, learner.gae_lambda)
@@ -266,7 +284,8 @@ def learn(program: Program, params, adam, memory, batch: Batch, last_value, gamm
 
     def minibatch(carry, envs):
         params, adam = carry
-        part = jax.tree.map(lambda x: jnp.take(x, envs, axis=1), (batch, targets))
+        # taken once: otherwise every element of the network's input would look up its row again
+        part = jax.lax.optimization_barrier(jax.tree.map(lambda x: jnp.take(x, envs, axis=1), (batch, targets)))
         gradient, seen = jax.grad(loss, has_aux=True)(params, program.world, learner, memory[envs], *part)
         step, adam = optimizer(learner).update(gradient, adam)
         params = jax.tree.map(lambda p, s: p - rate * s, params, step)

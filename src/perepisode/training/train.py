@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from perepisode import environments
 from perepisode.config import Refused, Run, canonical
@@ -92,7 +92,7 @@ def population_id(runs: Sequence[Run]) -> str:
 
 def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options: Options) -> None:
     chunk = _settle_chunk(runs, home, options.chunk)
-    program, members = prepare(runs, options.utilities)
+    program, members = prepare(runs, options.utilities, options.devices)
     params = ppo.initial_params(program, members, [run.seed for run in runs])
     begin = jax.jit(partial(ppo.init, program))
     checkpoints = Checkpoints(home / "checkpoints")
@@ -145,7 +145,7 @@ def spread(tree: Any, runs: int, devices: int) -> Any:
             f"{runs} runs do not divide over {devices} of the {jax.local_device_count()} devices here; "
             "use as many runs as a multiple of the devices"
         )
-    mesh = Mesh(np.array(jax.local_devices()[:devices]), ("runs",))
+    mesh = ppo.mesh(devices)
 
     def place(leaf):
         by_run = PartitionSpec("runs") if leaf.ndim and leaf.shape[0] == runs else PartitionSpec()
@@ -154,12 +154,12 @@ def spread(tree: Any, runs: int, devices: int) -> Any:
     return jax.tree.map(place, tree)
 
 
-def prepare(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None):
+def prepare(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None, devices: int = 1):
     """The compiled-in part and the traced part of a population of runs."""
     first = runs[0]
     world = environments.make(first.env, **first.world)
     fresh_worlds = min(first.learner.envs, 256)
-    program = ppo.Program(world, first.learner, first.updates, fresh_worlds)
+    program = ppo.Program(world, first.learner, first.updates, fresh_worlds, devices)
     return program, population.gather(runs, utilities)
 
 

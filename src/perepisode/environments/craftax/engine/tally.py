@@ -1,0 +1,151 @@
+"""What whole episodes add up to, for comparing two engines by their distributions where they draw different numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from perepisode.environments.base import World
+from perepisode.environments.craftax.engine.tables import Achievement
+from perepisode.environments.fresh import action_key, begin, episode_key, hand_out, world_key
+from perepisode.pytree import pytree
+
+BINS = 48
+# name → where its bins begin: even steps, or ever longer ones for what has no natural bound
+EDGES = {
+    "length": np.unique(np.geomspace(1, 20_000, BINS + 8).astype(int))[:BINS],
+    "return": np.arange(BINS) - 0.5,
+    "cows and the like killed": np.arange(BINS),
+    "enemies killed": np.arange(BINS),
+    "births": np.unique(np.geomspace(1, 8_000, BINS + 8).astype(int))[:BINS],
+    "despawns": np.unique(np.geomspace(1, 8_000, BINS + 8).astype(int))[:BINS],
+    "wood": np.arange(BINS),
+}
+MOBS = ("passive_mobs", "melee_mobs", "ranged_mobs")
+
+
+@pytree
+class Tally:
+    """Sums over finished episodes."""
+
+    episodes: jax.Array
+    histograms: jax.Array  # int32[quantity, bin]
+    unlocked: jax.Array  # int32[achievement]
+
+
+@pytree
+class Play:
+    """Episodes under way in `env` worlds, and the tally of those that ended."""
+
+    worlds: Any
+    serials: jax.Array
+    fresh: Any
+    memory: Any  # the player's
+    starts: jax.Array
+    so_far: jax.Array  # float32[env, quantity]
+    ended: jax.Array  # int32[env]: episodes finished
+    tally: Tally
+
+
+def start(world: World, key: jax.Array, envs: int, memory: Any, fresh_worlds: int = 256) -> Play:
+    worlds, serials, fresh = begin(world, key[None], envs, fresh_worlds)
+    zero = jnp.int32(0)
+    tally = Tally(zero, jnp.zeros((len(EDGES), BINS), jnp.int32), jnp.zeros(len(Achievement), jnp.int32))
+    return Play(
+        worlds, serials, fresh, memory, jnp.ones(envs, bool), jnp.zeros((envs, len(EDGES))), jnp.zeros(envs, int), tally
+    )
+
+
+def advance(world: World, act: Callable, first: int, key: jax.Array, params: Any, play: Play) -> Play:
+    """One step of every world.  Only the `first` episodes of each count: all others would favour the short ones."""
+    episodes = jax.vmap(partial(episode_key, key))(play.serials[0])
+    time = play.so_far[:, 0].astype(jnp.int32)
+    before = jax.tree.map(lambda x: x[0], play.worlds)
+    actions, memory = act(params, jax.vmap(action_key)(episodes, time), play.memory, play.starts, before)
+    after, outcome = jax.vmap(world.step)(jax.vmap(world_key)(episodes, time), before, actions)
+    gone = sum(outcome.audit[name] for name in ("passive_kills", "hostile_kills", "despawns"))
+    births = _living(after.game) - _living(before.game) + gone
+    seen = (
+        jnp.ones_like(gone), outcome.task_reward, outcome.audit["passive_kills"], outcome.audit["hostile_kills"],
+        births, outcome.audit["despawns"], outcome.audit["wood"],
+    )  # fmt: skip
+    so_far = play.so_far + jnp.stack([x.astype(jnp.float32) for x in seen], axis=-1)
+    counted = outcome.ended & (play.ended < first)
+    fresh, worlds, serials = hand_out(
+        world, key[None], play.fresh, jax.tree.map(lambda x: x[None], after), play.serials, outcome.ended[None]
+    )
+    return Play(
+        worlds=worlds,
+        serials=serials,
+        fresh=fresh,
+        memory=memory,
+        starts=outcome.ended,
+        so_far=jnp.where(outcome.ended[:, None], 0.0, so_far),
+        ended=play.ended + outcome.ended,
+        tally=_add(play.tally, counted, so_far, after.game.achievements),
+    )
+
+
+def _living(game) -> jax.Array:
+    return sum(getattr(game, name).mask.sum(axis=(-1, -2)) for name in MOBS)
+
+
+def _add(tally: Tally, counted, so_far, achievements) -> Tally:
+    edges = [jnp.asarray(e, jnp.float32) for e in EDGES.values()]
+    bins = jnp.stack([jnp.searchsorted(e, so_far[:, i], side="right") for i, e in enumerate(edges)])
+    bins = jnp.clip(bins - 1, 0, BINS - 1)  # what lies below the first edge shares its bin
+    rows = jnp.arange(len(EDGES))[:, None]
+    return Tally(
+        episodes=tally.episodes + counted.sum(),
+        histograms=tally.histograms.at[rows, bins].add(counted[None].astype(jnp.int32)),
+        unlocked=tally.unlocked + (achievements & counted[:, None]).sum(0),
+    )
+
+
+def collect(world, act, params, memory, key, envs: int, first: int, chunk: int = 128, limit: int = 60_000) -> Tally:
+    """Play until every world has finished its `first` episodes."""
+
+    @partial(jax.jit, donate_argnums=2)
+    def run(key, params, play):
+        return jax.lax.fori_loop(0, chunk, lambda _, p: advance(world, act, first, key, params, p), play)
+
+    play = jax.jit(partial(start, world, envs=envs))(key, memory=memory)
+    for _ in range(0, limit, chunk):
+        play = run(key, params, play)
+        if int(play.ended.min()) >= first:
+            return jax.tree.map(np.asarray, play.tally)
+    raise RuntimeError(f"some worlds did not finish {first} episodes in {limit} steps")
+
+
+def at_random(params, keys, memory, starts, worlds):
+    """A player for `collect`: any action."""
+    return jax.vmap(lambda key: jax.random.randint(key, (), 0, 43))(keys), memory
+
+
+def differences(left: Tally, right: Tally) -> dict[str, float]:
+    """p-values of the hypothesis that both engines have the same distribution, one for each quantity."""
+    found = {name: _chi_square(a, b) for name, a, b in zip(EDGES, left.histograms, right.histograms)}
+    for kind in Achievement:
+        counts = np.array([[t.unlocked[kind], t.episodes - t.unlocked[kind]] for t in (left, right)])
+        if counts.min(axis=1).sum() and counts.sum(axis=0).min() >= 10:
+            found[kind.name] = float(stats.fisher_exact(counts).pvalue)
+    return found
+
+
+def _chi_square(left: np.ndarray, right: np.ndarray, least: int = 20) -> float:
+    """Neighbouring bins are joined until each holds enough for the test to be sound."""
+    groups, total = [], np.zeros(2)
+    for pair in np.stack([left, right], axis=1):
+        total = total + pair
+        if total.sum() >= least:
+            groups.append(total)
+            total = np.zeros(2)
+    if groups:
+        groups[-1] = groups[-1] + total
+    return float(stats.chi2_contingency(np.array(groups)).pvalue) if len(groups) > 1 else 1.0

@@ -1,0 +1,318 @@
+"""The agent's recurrence: a GRU over a rollout, with its own derivative.
+
+Two ways to the same numbers.  `scan`: one product a step and whatever XLA makes of the rest.  `fused`: on a GPU in
+bf16, one kernel a step forward and one backward, because there the steps are so small that launching, reading and
+writing between several kernels takes most of their time.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache, partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+
+class Tile(NamedTuple):
+    """What one block of a kernel works on, and how; the fastest of those tried on an H200."""
+
+    rows: int  # worlds, at most
+    columns: int  # hidden units
+    depth: int  # of the product's inner axis, at a time
+    warps: int
+    stages: int
+
+
+FORWARD, BACKWARD = Tile(128, 32, 64, 8, 4), Tile(64, 64, 128, 4, 3)
+# JAX means to drop this way of writing kernels one day; `scan` then takes over by itself
+warnings.filterwarnings("ignore", message=".*Pallas Triton backend is deprecated", category=DeprecationWarning)
+
+
+def gru(gates, memory, starts, input_bias, kernel, bias, dtype):
+    """Hidden states [time, env, hidden] of a GRU whose input gates [time, env, 3 hidden] are given, less their bias.
+
+    r = σ(x_r + h W_r), z = σ(x_z + h W_z), n = tanh(x_n + r (h W_n + b)), h' = (1 - z) n + z h,
+    with h = 0 where an episode starts.  Products in `dtype`, sums and the carried h in float32.
+    """
+    return _gru(dtype, *map(jnp.asarray, (gates, memory, starts, input_bias, kernel, bias)))
+
+
+def cell(h, x, input_bias, kernel, bias):
+    """One step: the next h, and (r, z, n, h W_n + b), from which the derivative is made.  Products in kernel's type."""
+    from_hidden = jnp.matmul(h.astype(kernel.dtype), kernel, preferred_element_type=jnp.float32)
+    return _gates(h, x.astype(jnp.float32) + input_bias, from_hidden, bias)
+
+
+def _gates(h, x, from_hidden, bias):
+    x_r, x_z, x_n = jnp.split(x, 3, axis=-1)
+    h_r, h_z, h_n = jnp.split(from_hidden, 3, axis=-1)
+    r, z, candidate = jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z), h_n + bias
+    n = jnp.tanh(x_n + r * candidate)
+    return (1.0 - z) * n + z * h, (r, z, n, candidate)
+
+
+def cell_derivative(grad, before, r, z, n, candidate):
+    """From the gradient at h': those at (h W_r, h W_z, h W_n) and at (x_r, x_z, x_n), and the part straight to h."""
+    at_update = grad * (before - n) * z * (1.0 - z)
+    at_candidate = grad * (1.0 - z) * (1.0 - n * n)
+    at_reset = at_candidate * candidate * r * (1.0 - r)
+    return (at_reset, at_update, at_candidate * r), (at_reset, at_update, at_candidate), grad * z
+
+
+def _forward(dtype, *inputs):
+    return _save(dtype, *inputs)[0]
+
+
+_gru = jax.custom_vjp(_forward, nondiff_argnums=(0,))
+
+
+def _save(dtype, gates, memory, starts, input_bias, kernel, bias):
+    inputs = (gates, memory, starts, input_bias, kernel.astype(dtype), bias)
+    steps = fused_steps if _fits(gates, memory, dtype) else scan_steps
+    hidden, before, inside = steps(*inputs)
+    return hidden, (memory, starts, inputs[4], before, inside)
+
+
+def _backward(dtype, saved, hidden_grad):
+    """The weights' gradient is one product after the last step: left to autodiff, it would be one a step."""
+    memory, starts, kernel, before, inside = saved
+    steps = fused_steps_back if _fits(hidden_grad, memory, dtype) else scan_steps_back
+    memory_grad, at_hidden, at_input = steps(hidden_grad, memory, starts, kernel, before, inside)
+    both = (((0, 1), (0, 1)), ((), ()))
+    kernel_grad = jax.lax.dot_general(before, at_hidden, both, preferred_element_type=jnp.float32)
+    bias_grad = at_hidden[..., 2 * memory.shape[-1] :].astype(jnp.float32).sum(axis=(0, 1))
+    input_bias_grad = at_input.astype(jnp.float32).sum(axis=(0, 1))
+    return at_input, memory_grad, None, input_bias_grad, kernel_grad, bias_grad
+
+
+_gru.defvjp(_save, _backward)
+
+
+def _fits(steps: jax.Array, memory: jax.Array, dtype) -> bool:
+    """True where the fused kernels can be used: a GPU that JAX writes them for, bf16, sizes that tiles divide."""
+    time, (envs, width) = steps.shape[0], memory.shape
+    whole = envs >= 16 and (envs & (envs - 1) == 0 or envs % FORWARD.rows == 0) and width % BACKWARD.depth == 0
+    return dtype == jnp.bfloat16 and time > 1 and whole and _has_kernels()
+
+
+@cache
+def _has_kernels() -> bool:
+    if jax.default_backend() != "gpu":
+        return False
+    try:
+        from jax.experimental.pallas import triton
+
+        if hasattr(triton, "get_gpu_info"):
+            triton.get_gpu_info()
+    except (ImportError, ValueError):  # not in this JAX, or not for this GPU
+        return False
+    return True
+
+
+def _unroll(steps: int) -> int:
+    """Eight steps a loop turn on an accelerator, where launches cost; one on a CPU, where compiling does."""
+    return 1 if jax.default_backend() == "cpu" else min(8, steps)
+
+
+# ---- by a scan ----------------------------------------------------------------------------------------------
+
+
+def scan_steps(gates, memory, starts, input_bias, kernel, bias):
+    """Steps are read and written in place by their index: scanning over the time axis would first move it to the
+    front, past the population's, and copy every array once more."""
+
+    def body(carry, t):
+        h, hidden, before, inside = carry
+        h = jnp.where(starts[t][:, None], 0.0, h)
+        after, made = cell(h, gates[t], input_bias, kernel, bias)
+        made = jnp.concatenate(made, axis=-1)
+        written = ((hidden, after), (before, h), (inside, made))
+        return (after, *(array.at[t].set(new.astype(array.dtype)) for array, new in written)), None
+
+    time = gates.shape[0]
+    first = (memory, *_empty(gates, memory, kernel))
+    (_, *arrays), _ = jax.lax.scan(body, first, jnp.arange(time), unroll=_unroll(time))
+    return arrays
+
+
+def scan_steps_back(hidden_grad, memory, starts, kernel, before, inside):
+    def body(carry, t):
+        carried, at_hidden, at_input = carry
+        here, there, carried = _derive(hidden_grad[t], carried, before[t], inside[t])
+        carried = carried + jnp.matmul(here, kernel.T, preferred_element_type=jnp.float32)
+        carried = jnp.where(starts[t][:, None], 0.0, carried)
+        return (carried, at_hidden.at[t].set(here), at_input.at[t].set(there)), None
+
+    empty = jnp.zeros((*before.shape[:2], 3 * memory.shape[-1]), kernel.dtype)
+    time = before.shape[0]
+    first = (jnp.zeros_like(memory), empty, empty)
+    return jax.lax.scan(body, first, jnp.arange(time), reverse=True, unroll=_unroll(time))[0]
+
+
+def _empty(gates, memory, kernel):
+    """Arrays for the hidden states, those before each step, and what a step made on the way."""
+    lead, width = gates.shape[:2], memory.shape[-1]
+    return [jnp.zeros((*lead, times * width), kernel.dtype) for times in (1, 1, 4)]
+
+
+def _derive(grad, carried, before, inside):
+    """`cell_derivative` of one stored step, with the gradients side by side as they are kept."""
+    made = jnp.split(inside.astype(jnp.float32), 4, axis=-1)
+    grad = grad.astype(jnp.float32) + carried
+    here, there, straight = cell_derivative(grad, before.astype(jnp.float32), *made)
+    return *(jnp.concatenate(part, axis=-1).astype(inside.dtype) for part in (here, there)), straight
+
+
+# ---- fused, for a GPU ---------------------------------------------------------------------------------------
+
+
+def fused_steps(gates, memory, starts, input_bias, kernel, bias, interpret=False):
+    """The first step as above; each later one a kernel that reads step t - 1's hidden states and writes step t's."""
+    time, (envs, width) = gates.shape[0], memory.shape
+    h = jnp.where(starts[0][:, None], 0.0, memory)
+    after, made = cell(h, gates[0], input_bias, kernel, bias)
+    arrays = _begin(0, time, memory.shape, (after, h, jnp.concatenate(made, axis=-1)), kernel.dtype, interpret)
+    tile = FORWARD._replace(rows=min(envs, FORWARD.rows))
+    call = pl.pallas_call(
+        partial(_forward_kernel, tile, width),
+        grid=(envs // tile.rows, width // tile.columns),
+        out_shape=[_like(x) for x in (jnp.zeros(1, jnp.int32), after, *arrays)],
+        input_output_aliases={1: 1, 2: 2, 3: 3, 4: 4},
+        interpret=interpret,
+        **_tuning(tile, interpret),
+    )
+    starts = starts.astype(jnp.int32)
+
+    def body(carry, _):
+        return tuple(call(*carry, gates, starts, input_bias, kernel, bias)), None
+
+    carry = (jnp.ones(1, jnp.int32), after, *arrays)
+    carry, _ = jax.lax.scan(body, carry, length=time - 1, unroll=min(8, time - 1))
+    return carry[2:]
+
+
+def _forward_kernel(tile, width, t_ref, h_ref, _hidden, _before, _inside, gates, starts, input_bias, kernel, bias,
+                    t_next, h_next, hidden, before, inside):  # fmt: skip
+    """Tile (i, j) of step t: some worlds, some hidden units."""
+    t = t_ref[0]
+    own, units, *parts = _places(tile, width)
+
+    def multiply(k, sums):
+        inner = pl.ds(k * tile.depth, tile.depth)
+        h = hidden[t - 1, own, inner]
+        return [s + _dot(h, kernel[inner, part]) for s, part in zip(sums, parts)]
+
+    sums = [jnp.zeros((tile.rows, tile.columns), jnp.float32)] * 3
+    sums = jax.lax.fori_loop(0, width // tile.depth, multiply, sums)
+    fresh = (starts[t, own] != 0)[:, None]
+    # a row of zeros has a product of zeros: cleared after the product, the loads need no mask
+    from_hidden = [jnp.where(fresh, 0.0, s) for s in sums]
+    h = jnp.where(fresh, 0.0, h_ref[own, units])
+    x = [gates[t, own, part].astype(jnp.float32) + input_bias[part][None] for part in parts[:3]]
+    r, z = (jax.nn.sigmoid(x[gate] + from_hidden[gate]) for gate in range(2))
+    candidate = from_hidden[2] + bias[units][None]
+    n = jnp.tanh(x[2] + r * candidate)
+    after = (1.0 - z) * n + z * h
+    h_next[own, units] = after
+    hidden[t, own, units] = after.astype(hidden.dtype)
+    before[t, own, units] = h.astype(before.dtype)
+    for part, made in zip(parts, (r, z, n, candidate)):
+        inside[t, own, part] = made.astype(inside.dtype)
+    t_next[0] = t + 1
+
+
+def fused_steps_back(hidden_grad, memory, starts, kernel, before, inside, interpret=False):
+    """The last step's derivative as above; then a kernel for each earlier step t, which takes step t + 1's through the
+    product and goes straight on to the gradients of its own hidden units."""
+    time, (envs, width) = before.shape[0], memory.shape
+    here, there, straight = _derive(hidden_grad[-1], jnp.zeros_like(memory), before[-1], inside[-1])
+    at_hidden, at_input = _begin(time - 1, time, memory.shape, (here, there), kernel.dtype, interpret)
+    tile, back = BACKWARD._replace(rows=min(envs, BACKWARD.rows)), kernel.T
+    call = pl.pallas_call(
+        partial(_backward_kernel, tile, width),
+        grid=(envs // tile.rows, width // tile.columns),
+        out_shape=[_like(x) for x in (jnp.zeros(1, jnp.int32), straight, at_hidden, at_input)],
+        input_output_aliases={1: 1, 2: 2, 3: 3},
+        interpret=interpret,
+        **_tuning(tile, interpret),
+    )
+    flags = starts.astype(jnp.int32)
+
+    def body(carry, _):
+        return tuple(call(*carry, hidden_grad, flags, back, before, inside)), None
+
+    carry = (jnp.full(1, time - 2, jnp.int32), straight, at_hidden, at_input)
+    (_, straight, at_hidden, at_input), _ = jax.lax.scan(body, carry, length=time - 1, unroll=min(8, time - 1))
+    memory_grad = straight + jnp.matmul(at_hidden[0], back, preferred_element_type=jnp.float32)
+    return jnp.where(starts[0][:, None], 0.0, memory_grad), at_hidden, at_input
+
+
+def _backward_kernel(tile, width, t_ref, straight_ref, _at_hidden, _at_input, hidden_grad, starts, back, before, inside,
+                     t_next, straight_next, at_hidden, at_input):  # fmt: skip
+    """Tile (i, j) of step t: some worlds, some hidden units."""
+    t = t_ref[0]
+    own, units, *parts = _places(tile, width)
+
+    def multiply(k, total):
+        inner = pl.ds(k * tile.depth, tile.depth)
+        return total + _dot(at_hidden[t + 1, own, inner], back[inner, units])
+
+    total = jnp.zeros((tile.rows, tile.columns), jnp.float32)
+    total = jax.lax.fori_loop(0, 3 * width // tile.depth, multiply, total)
+    fresh = (starts[t + 1, own] != 0)[:, None]
+    carried = jnp.where(fresh, 0.0, straight_ref[own, units] + total)
+    grad = hidden_grad[t, own, units].astype(jnp.float32) + carried
+    made = [inside[t, own, part].astype(jnp.float32) for part in parts]
+    here, there, straight = cell_derivative(grad, before[t, own, units].astype(jnp.float32), *made)
+    straight_next[own, units] = straight
+    for part, at_h, at_x in zip(parts, here, there):
+        at_hidden[t, own, part] = at_h.astype(at_hidden.dtype)
+        at_input[t, own, part] = at_x.astype(at_input.dtype)
+    t_next[0] = t - 1
+
+
+def _begin(t, time, memory_shape, first, dtype, interpret):
+    """Arrays [time, ...] with step t filled in.  The rest is left as the memory was found: it is all written later."""
+
+    def kernel(*refs):
+        own, _, *parts = _places(tile, width)
+        for value, array in zip(refs[: len(first)], refs[len(first) :]):
+            for part in parts[: array.shape[-1] // width]:
+                array[t, own, part] = value[own, part].astype(dtype)
+
+    envs, width = memory_shape
+    tile = FORWARD._replace(rows=min(envs, FORWARD.rows))
+    return pl.pallas_call(
+        kernel,
+        grid=(envs // tile.rows, width // tile.columns),
+        out_shape=[jax.ShapeDtypeStruct((time, *x.shape), dtype) for x in first],
+        interpret=interpret,
+        **_tuning(tile, interpret),
+    )(*first)
+
+
+def _places(tile, width):
+    """This block's worlds; its hidden units; and those of each of four vectors that lie side by side."""
+    own = pl.ds(pl.program_id(0) * tile.rows, tile.rows)
+    first = pl.program_id(1) * tile.columns
+    return own, pl.ds(first, tile.columns), *(pl.ds(i * width + first, tile.columns) for i in range(4))
+
+
+def _dot(a, b):
+    return jnp.dot(a, b, preferred_element_type=jnp.float32)
+
+
+def _like(x):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def _tuning(tile: Tile, interpret: bool):
+    """What Triton is told; its names are not there when a CPU interprets the kernels."""
+    if interpret:
+        return {}
+    from jax.experimental.pallas import triton
+
+    return {"compiler_params": triton.CompilerParams(num_warps=tile.warps, num_stages=tile.stages)}

@@ -1,0 +1,88 @@
+"""The GRU's own derivative against autodiff, and its fused kernels, interpreted, against its scan."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from perepisode.training import gru
+
+RUNS, STEPS, ENVS, WIDTH = 2, 5, 128, 128
+
+
+def inputs(seed, dtype, runs=()):
+    random = np.random.default_rng(seed)
+
+    def normal(*shape, scale=1.0):
+        return jnp.asarray(scale * random.normal(size=(*runs, *shape)), jnp.float32)
+
+    return (
+        normal(STEPS, ENVS, 3 * WIDTH).astype(dtype),
+        normal(ENVS, WIDTH, scale=0.5),
+        jnp.asarray(random.random((*runs, STEPS, ENVS)) < 0.3),
+        normal(3 * WIDTH, scale=0.3),
+        normal(WIDTH, 3 * WIDTH, scale=WIDTH**-0.5).astype(dtype),
+        normal(WIDTH, scale=0.3),
+    )
+
+
+def plain_gru(gates, memory, starts, input_bias, kernel, bias):
+    def body(h, inputs):
+        x, start = inputs
+        x = x + input_bias
+        h = jnp.where(start[:, None], 0.0, h)
+        a = h @ kernel
+        r = jax.nn.sigmoid((x + a)[:, :WIDTH])
+        z = jax.nn.sigmoid((x + a)[:, WIDTH : 2 * WIDTH])
+        n = jnp.tanh(x[:, 2 * WIDTH :] + r * (a[:, 2 * WIDTH :] + bias))
+        h = (1 - z) * n + z * h
+        return h, h
+
+    return jax.lax.scan(body, memory, (gates, starts))[1]
+
+
+def test_hidden_states_and_gradient_against_autodiff():
+    gates, memory, starts, *rest = inputs(0, jnp.float32)
+    weight = jnp.float32(np.random.default_rng(1).normal(size=(STEPS, ENVS, WIDTH)))
+
+    def total(function, gates, memory, *rest):
+        return (function(gates, memory, starts, *rest) * weight).sum()
+
+    def ours(*values):
+        return gru.gru(*values, jnp.float32)
+
+    found = jax.value_and_grad(partial(total, ours), argnums=range(5))(gates, memory, *rest)
+    expected = jax.value_and_grad(partial(total, plain_gru), argnums=range(5))(gates, memory, *rest)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)
+
+
+@pytest.fixture(scope="module")
+def steps():
+    """A population's inputs, and what the scan makes of them."""
+    given = inputs(2, jnp.bfloat16, (RUNS,))
+    return given, jax.jit(jax.vmap(gru.scan_steps))(*given)
+
+
+def test_fused_steps_equal_the_scan(steps):
+    given, expected = steps
+    found = jax.jit(jax.vmap(partial(gru.fused_steps, interpret=True)))(*given)
+    for one, other in zip(found, expected, strict=True):
+        _near(one, other)
+
+
+def test_fused_backward_steps_equal_the_scan(steps):
+    (_, memory, starts, _, kernel, _), (_, before, inside) = steps
+    gradient = jnp.asarray(np.random.default_rng(3).normal(size=before.shape), jnp.bfloat16)
+    given = (gradient, memory, starts, kernel, before, inside)
+    found = jax.jit(jax.vmap(partial(gru.fused_steps_back, interpret=True)))(*given)
+    for one, other in zip(found, jax.jit(jax.vmap(gru.scan_steps_back))(*given), strict=True):
+        _near(one, other)
+
+
+def _near(left, right):
+    """Within the last bits of bf16, which sums in another order may tip."""
+    left, right = (np.asarray(x, np.float32) for x in (left, right))
+    np.testing.assert_allclose(left, right, rtol=2**-7, atol=2**-7)
