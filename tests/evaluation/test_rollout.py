@@ -118,7 +118,7 @@ class Uneven:
 
 
 def stand_still(program, members, params, acting):
-    return jnp.zeros(acting.starts.shape, jnp.int32), acting.memory
+    return jnp.zeros(acting.running.starts.shape, jnp.int32), acting.memory
 
 
 def test_the_window_favours_short_episodes_and_the_first_episodes_do_not():

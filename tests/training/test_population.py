@@ -43,6 +43,12 @@ class Numbered:
 RUNS = [small_run("erm", enforcement="heuristic"), small_run("erm", seed=7, enforcement="heuristic")]
 
 
+def whole_step(world, members, duals, running, stock, actions):
+    """Both halves → the worlds played in, what goes on, the stock, rewards, the record."""
+    running, stock = population.settle(world, members, running, stock)
+    return running, *population.advance(world, members, duals, running, actions), stock
+
+
 def made_from(keys, run, serial):
     key = fresh.reset_key(fresh.episode_key(keys[run], serial))
     return int(jax.random.key_data(key)[1])
@@ -52,31 +58,34 @@ def test_every_finished_episode_gets_its_own_world_in_order_even_when_the_batch_
     world, members = Numbered(), population.gather(RUNS)
     envs, batch = 6, 2  # more episodes end in a step than a batch holds
     running, stock = population.start(world, members, envs, batch)
-    step = jax.jit(partial(population.advance, world, members))
-    duals, handed = members.initial_duals(), [envs, envs]
+    step = jax.jit(partial(whole_step, world, members))
+    duals, handed = members.initial_duals(), [0, 0]
     random = np.random.default_rng(0)
-    serials = np.tile(np.arange(envs), (2, 1))
+    serials, waiting = np.zeros((2, envs), int), np.ones((2, envs), int)
     for _ in range(25):
         actions = (random.random((2, envs)) < 0.5).astype("i4")
-        running, stock, _, record = step(duals, running, stock, jnp.asarray(actions))
+        played, running, _, record, stock = step(duals, running, stock, jnp.asarray(actions))
         for run in range(2):
             for env in range(envs):
-                if actions[run, env]:
+                if waiting[run, env]:
                     serials[run, env] = handed[run]
                     handed[run] += 1
         np.testing.assert_array_equal(record.ended, actions == 1)
-        np.testing.assert_array_equal(running.serial, serials)
+        np.testing.assert_array_equal(running.starts, actions == 1)
+        for serial in (played.serial, record.totals.serial):
+            np.testing.assert_array_equal(serial, serials)
         expected = [[made_from(members.keys, run, s) for s in serials[run]] for run in range(2)]
-        np.testing.assert_array_equal(running.world["made_from"], expected)
+        np.testing.assert_array_equal(played.world["made_from"], expected)
+        waiting = actions
     assert min(handed) > envs + 10 * batch
 
 
 def test_totals_are_written_before_the_reset_and_cleared_after_it():
     world, members = Numbered(), population.gather(RUNS)
     running, stock = population.start(world, members, 3, 3)
-    step = jax.jit(partial(population.advance, world, members))
+    step = jax.jit(partial(whole_step, world, members))
     for actions in ([0, 0, 0], [0, 1, 0], [1, 0, 0]):
-        running, stock, reward, record = step(members.initial_duals(), running, stock, jnp.asarray([actions] * 2))
+        _, running, reward, record, stock = step(members.initial_duals(), running, stock, jnp.asarray([actions] * 2))
     assert record.totals.length[0].tolist() == [3, 1, 3]
     assert record.totals.violations[0, :, 0].tolist() == [6, 2, 6]  # exact: two a step
     assert record.totals.accrued.violations[0].tolist() == [3.0, 1.0, 3.0]  # charged once a step, as the paper does
@@ -92,9 +101,7 @@ def test_totals_are_written_before_the_reset_and_cleared_after_it():
 def test_charging(penalty, detector, charged):
     members = population.gather([replace(RUNS[0], penalty=penalty, detector=detector)])
     running, stock = population.start(Numbered(), members, 2, 2)
-    running, *_ = population.advance(
-        Numbered(), members, members.initial_duals(), running, stock, jnp.zeros((1, 2), int)
-    )
+    _, running, *_ = whole_step(Numbered(), members, members.initial_duals(), running, stock, jnp.zeros((1, 2), int))
     assert running.accrued.violations.tolist() == [[charged] * 2]
 
 
@@ -104,10 +111,10 @@ def test_enforcement_ends_training_episodes_but_not_judged_ones(enforcement, len
     for enforces in (True, False):
         judged = replace(members, enforces=enforces)
         running, stock = population.start(Numbered(), judged, 1, 1)
-        step = jax.jit(partial(population.advance, Numbered(), judged))
+        step = jax.jit(partial(whole_step, Numbered(), judged))
         causes = []
         for _ in range(5):
-            running, stock, _, record = step(judged.initial_duals(), running, stock, jnp.zeros((1, 1), int))
+            _, running, _, record, stock = step(judged.initial_duals(), running, stock, jnp.zeros((1, 1), int))
             causes.append(int(record.end_cause[0, 0]))
         assert causes.index(EndCause.ENFORCED) + 1 == length if enforces else set(causes) == {EndCause.RUNNING}
 
@@ -160,6 +167,8 @@ def test_a_diverging_member_is_stopped_and_the_others_go_on():
 
 def test_the_world_of_an_episode_does_not_depend_on_batch_size():
     members = population.gather(RUNS)
-    a, _ = population.start(Temptation(), members, 4, 2)
-    b, _ = population.start(Temptation(), members, 4, 9)
+    a, b = (
+        population.settle(Temptation(), members, *population.start(Temptation(), members, 4, batch))[0]
+        for batch in (2, 9)
+    )
     np.testing.assert_array_equal(a.world.gain, b.world.gain)

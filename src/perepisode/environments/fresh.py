@@ -54,20 +54,26 @@ def make(world: World, run_keys: jax.Array, first: jax.Array, size: int) -> Fres
     return Fresh(worlds, first, first)
 
 
-def begin(world: World, run_keys: jax.Array, envs: int, size: int) -> tuple[object, jax.Array, Fresh]:
-    """The first `envs` worlds of every run with their serials [run, env], and `size` fresh ones behind them.
+def none_yet(world: World, run_keys: jax.Array, envs: int, size: int) -> tuple[object, Fresh]:
+    """Places for `envs` worlds of every run, and for `size` fresh ones, all still to be made.
 
-    Made in one go: generating a world is the largest thing to compile, and this way it is compiled once here.
+    Making a world is the largest thing to compile.  `hand_out` does it for the first episodes as for all others, so
+    that it is compiled in no other program.
     """
-    everything = make(world, run_keys, jnp.zeros(run_keys.shape, jnp.int32), envs + size)
-    worlds, rest = (jax.tree.map(lambda x, part=part: x[:, part], everything.worlds) for part in _split(envs))
-    serials = jnp.broadcast_to(jnp.arange(envs, dtype=jnp.int32), (run_keys.shape[0], envs))
-    next_serial = jnp.full(run_keys.shape, envs, jnp.int32)
-    return worlds, serials, Fresh(rest, next_serial, next_serial)
+    shapes = jax.eval_shape(world.reset, jax.random.key(0))
+    runs = run_keys.shape[0]
+
+    def places(count):
+        return jax.tree.map(lambda leaf: _blank((runs, count, *leaf.shape), leaf.dtype), shapes)
+
+    nothing = jnp.zeros(runs, jnp.int32)
+    return places(envs), Fresh(places(size), first=nothing - size, handed=nothing)
 
 
-def _split(envs: int) -> tuple[slice, slice]:
-    return slice(None, envs), slice(envs, None)
+def _blank(shape, dtype) -> jax.Array:
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return jnp.broadcast_to(jax.random.key(0), shape)
+    return jnp.zeros(shape, dtype)
 
 
 def hand_out(

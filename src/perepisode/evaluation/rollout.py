@@ -134,7 +134,7 @@ def collect(
     """
     acting = jax.jit(partial(ppo.begin_acting, program))(members)
     records, actions, done = [], [], 0
-    finished = np.zeros(acting.starts.shape, int)
+    finished = np.zeros(acting.running.starts.shape, int)
     while done < protocol.steps or (finished.min() < protocol.first and done < max(PATIENCE, protocol.steps)):
         length = min(CHUNK, protocol.steps - done) if done < protocol.steps else CHUNK
         acting, (record, action) = roll(act, program, length, members, params, acting)
@@ -174,11 +174,12 @@ def roll(act: Callable, program: ppo.Program, length: int, members: Population, 
     """`length` steps of every world; the record and the actions of each, [time, run, env]."""
 
     def body(acting, _):
+        acting = ppo.settle(program, members, acting)
         actions, memory = act(program, members, params, acting)
-        running, fresh, _, record = population.advance(
-            program.world, members, members.initial_duals(), acting.running, acting.fresh, actions
+        running, _, record = population.advance(
+            program.world, members, members.initial_duals(), acting.running, actions
         )
-        return ppo.Acting(running, fresh, memory, record.ended), (record, actions.astype(jnp.uint8))
+        return ppo.Acting(running, acting.fresh, memory), (record, actions.astype(jnp.uint8))
 
     return jax.lax.scan(body, acting, length=length)
 

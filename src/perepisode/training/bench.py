@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from perepisode import environments
 from perepisode.config import Learner, Run
@@ -39,7 +40,7 @@ def bench(options: Bench) -> dict[str, Any]:
         for size in options.populations:
             keep("training", [training_row(size, learner, found["ceilings"])])
     for worlds in options.worlds:
-        keep("engine", engine_rows(worlds, options.upstream))
+        keep("engine", engine_rows(worlds, options.upstream, found["ceilings"]))
     show(found)
     return found
 
@@ -74,7 +75,7 @@ def ceilings() -> dict[str, float]:
 # ---- the engine ---------------------------------------------------------------------------------------------
 
 
-def engine_rows(worlds: int, upstream: bool) -> list[dict[str, Any]]:
+def engine_rows(worlds: int, upstream: bool, peaks: dict[str, float]) -> list[dict[str, Any]]:
     """The fast engine with both kinds of draws and, on request, upstream's own step, on the same worlds."""
     from perepisode.environments.craftax import engine
 
@@ -87,54 +88,62 @@ def engine_rows(worlds: int, upstream: bool) -> list[dict[str, Any]]:
         return engine.step(draw(key), state, action)[0]
 
     lit = jax.jit(jax.vmap(engine.lit_only))(states)
-    rows = [
-        _engine_row("engine", worlds, lit, partial(fast, engine.bulk_draws)),
-        _engine_row("exact engine", worlds, states, partial(fast, engine.upstream_draws)),
+    entries = [
+        _compiled_steps("engine", worlds, lit, partial(fast, engine.bulk_draws), peaks),
+        _compiled_steps("exact engine", worlds, states, partial(fast, engine.upstream_draws), peaks),
     ]
     if upstream:
-        rows.append(_upstream_row(worlds, jax.jit(jax.vmap(engine.to_upstream))(states)))
+        theirs = jax.jit(jax.vmap(engine.to_upstream))(states)
+        entries.append(_compiled_steps("upstream", worlds, theirs, _upstream_step, peaks))
+    rows = _timed_in_turn(entries, worlds)
+    if upstream:
         for row in rows:
             row["times_upstream"] = row["steps_per_second"] / rows[-1]["steps_per_second"]
     return rows
 
 
-def _upstream_row(worlds: int, states: Any) -> dict[str, Any]:
+def _upstream_step(key: jax.Array, state: Any, action: jax.Array) -> Any:
     from craftax.craftax.craftax_state import EnvParams, StaticEnvParams
     from craftax.craftax.game_logic import craftax_step
 
-    def step(key, state, action):
-        # its state keeps the raw words of a key
-        return craftax_step(jax.random.key_data(key), state, action, EnvParams(), StaticEnvParams())[0]
-
-    return _engine_row("upstream", worlds, states, step)
+    # its state keeps the raw words of a key
+    return craftax_step(jax.random.key_data(key), state, action, EnvParams(), StaticEnvParams())[0]
 
 
-def _engine_row(name: str, worlds: int, states: Any, step: Callable) -> dict[str, Any]:
-    """Time STEPS steps of random play; the states are given back to the next call, as training does."""
+def _compiled_steps(name: str, worlds: int, states: Any, step: Callable, peaks: dict[str, float]):
+    """A row still without its times, and a call that plays STEPS steps; states go from call to call, as in training."""
+    keys = jax.random.split(jax.random.key(1), (STEPS, worlds))  # given, as the actions are: neither is the step's work
+    actions = jax.random.randint(jax.random.key(2), (STEPS, worlds), 0, 43)
 
-    def body(states, key):
-        keys = jax.random.split(key, worlds)
-        actions = jax.random.randint(key, (worlds,), 0, 43)
-        return jax.vmap(step)(keys, states, actions), None
+    def body(states, given):
+        return jax.vmap(step)(given[0], states, given[1]), None
 
-    run = jax.jit(lambda states, key: jax.lax.scan(body, states, jax.random.split(key, STEPS))[0], donate_argnums=0)
+    run = jax.jit(lambda states, given: jax.lax.scan(body, states, given)[0], donate_argnums=0)
     began = time.perf_counter()
-    compiled = run.lower(states, jax.random.key(1)).compile()
+    compiled = run.lower(states, (keys, actions)).compile()
     compile_seconds = time.perf_counter() - began
-    held = [compiled(jax.tree.map(jnp.copy, states), jax.random.key(1))]
+    held = [compiled(jax.tree.map(jnp.copy, states), (keys, actions))]
 
     def again():
-        held[0] = compiled(held[0], jax.random.key(2))
+        held[0] = compiled(held[0], (keys, actions))
         return held[0]
 
-    seconds = seconds_of(again)
-    return {
-        "what": name,
-        "worlds": worlds,
-        "ms_per_step": 1e3 * seconds / STEPS,
-        "steps_per_second": worlds * STEPS / seconds,
-        "compile_seconds": compile_seconds,
-    }
+    # a step must read and write everything but the maps, of which it needs a few cells
+    small = [leaf for leaf in jax.tree.leaves(states) if leaf.size // worlds < 48 * 48]
+    least = 2.0 * sum(leaf.nbytes for leaf in small) / peaks["bytes_per_second"]
+    return {"what": name, "worlds": worlds, "compile_seconds": compile_seconds, "least_seconds": least}, again
+
+
+def _timed_in_turn(entries, worlds: int, rounds: int = 15) -> list[dict[str, Any]]:
+    """Median times, all programs by turns: what else a machine does then slows each of them alike."""
+    times = np.array([[seconds_of(again, 1) for _, again in entries] for _ in range(rounds)])
+    rows = []
+    for (row, _), seconds in zip(entries, np.median(times, axis=0) / STEPS):
+        share = row.pop("least_seconds") / seconds
+        rows.append(
+            row | {"ms_per_step": 1e3 * seconds, "steps_per_second": worlds / seconds, "share_of_bandwidth": share}
+        )
+    return rows
 
 
 # ---- training -----------------------------------------------------------------------------------------------
@@ -172,6 +181,7 @@ def training_row(size: int, learner: Learner, peaks: dict[str, float], env: str 
         "compile_seconds": compile_seconds,
         "peak_bytes": stats.get("peak_bytes_in_use"),
         "share_of_arithmetic": _flops(params, learner) * size / seconds / peaks["flops_per_second"],
+        "share_of_bandwidth": _bytes(params, learner) * size / seconds / peaks["bytes_per_second"],
     }
 
 
@@ -185,13 +195,30 @@ def _flops(params: Any, learner: Learner) -> float:
     return per_step * learner.steps_per_update
 
 
+def _bytes(params: Any, learner: Learner) -> float:
+    """What one run's update must at least move: the learner's arrays, each written once and read where it is used."""
+    number = 2 if learner.precision == "bf16" else 4
+    inputs = sum(leaf.shape[1] for leaf in params.embedding)
+    # input, embedding, three gates, what the GRU keeps (hidden, before, four inside), two layers of two heads;
+    # each written, read by the next layer and by the backward pass, and its gradient written and read
+    wide = learner.hidden * (1 + 3 + 6 + 4)
+    sample = number * (3 * inputs + 5 * wide)
+    weights = 4 * sum(leaf.size / leaf.shape[0] for leaf in jax.tree.leaves(params))
+    adam = 7 * weights  # gradient, both moments and the weights read; moments and weights written
+    return learner.epochs * (learner.steps_per_update * sample + learner.minibatches * adam)
+
+
 def show(found: dict[str, Any]) -> None:
-    """A table that fits eighty columns; the JSON has every digit."""
+    """A table that fits eighty columns; the JSON has every digit.
+
+    "flops" and "bytes" are the shares reached of what one large product and one large copy reach on this device.
+    """
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{found['device']}, jax {found['versions']['jax']}")
-    for title in ("what", "runs", "worlds", "ms", "steps/s", "upstream", "compile", "arithmetic"):
+    table = Table(title=f"{found['device']}, jax {found['versions']['jax']}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for title in ("what", "runs", "worlds", "ms", "steps/s", "upstream", "compile", "flops", "bytes"):
         table.add_column(title, justify="left" if title == "what" else "right", no_wrap=True)
     for row in found["engine"] + found["training"]:
         table.add_row(
@@ -202,7 +229,8 @@ def show(found: dict[str, Any]) -> None:
             _short(row["steps_per_second"]),
             f"{row['times_upstream']:.1f} ×" if "times_upstream" in row else "",
             f"{row['compile_seconds']:.0f} s",
-            f"{100 * row['share_of_arithmetic']:.1f} %" if "share_of_arithmetic" in row else "",
+            f"{100 * row['share_of_arithmetic']:.0f} %" if "share_of_arithmetic" in row else "",
+            f"{100 * row['share_of_bandwidth']:.0f} %",
         )
     Console().print(table)
 

@@ -1,6 +1,6 @@
 """A population: independent runs that share structure and train in one program, on a leading axis.
 
-Here lives the order of the environment stack: step → count → accrue → enforce → record → reset.
+Here lives the order of the environment stack: reset → step → count → accrue → enforce → record.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from perepisode.config import Run
 from perepisode.environments import WORLDS
 from perepisode.environments.base import EndCause, Outcome, World
-from perepisode.environments.fresh import Fresh, action_key, begin, episode_key, hand_out, world_key
+from perepisode.environments.fresh import Fresh, action_key, episode_key, hand_out, none_yet, world_key
 from perepisode.pytree import pytree, static
 from perepisode.training.objectives import METHODS, Accrued, Finished, Objective
 from perepisode.training.utilities import Distilled
@@ -122,6 +122,7 @@ class Running:
     """The episodes under way, [run, env]: their worlds and what each has added up."""
 
     world: Any
+    starts: jax.Array  # bool: this episode is still to begin, and to be given its world
     serial: jax.Array  # int32: which of the run's episodes this is
     length: jax.Array  # int32
     accrued: Accrued  # as charged to the objective
@@ -136,17 +137,24 @@ class Record:
 
     ended: jax.Array
     end_cause: jax.Array
-    totals: Running  # without its world
+    totals: Running  # without its world and whether it starts
 
 
 def start(world: World, population: Population, envs: int, fresh_worlds: int) -> tuple[Running, Fresh]:
-    """Every run's first episodes, and a batch of fresh worlds behind them."""
-    worlds, serials, fresh = begin(world, population.keys, envs, fresh_worlds)
-    shape = serials.shape
+    """Every run before its first episodes."""
+    worlds, fresh = none_yet(world, population.keys, envs, fresh_worlds)
+    shape = (population.keys.shape[0], envs)
     zeros = jnp.zeros(shape, jnp.int32)
     counts = jnp.zeros((*shape, len(world.dilemmas)), jnp.int32)
     audit = dict.fromkeys(world.audits, zeros)
-    return Running(worlds, serials, zeros, Accrued.nothing(shape), counts, counts, audit), fresh
+    nothing = Accrued.nothing(shape)
+    return Running(worlds, jnp.ones(shape, bool), zeros, zeros, nothing, counts, counts, audit), fresh
+
+
+def settle(world: World, population: Population, running: Running, fresh: Fresh) -> tuple[Running, Fresh]:
+    """The first half of a step: the episodes that start get their worlds.  Then the agents look and choose."""
+    fresh, worlds, serials = hand_out(world, population.keys, fresh, running.world, running.serial, running.starts)
+    return replace(running, world=worlds, serial=serials), fresh
 
 
 def episode_keys(population: Population, running: Running) -> jax.Array:
@@ -159,9 +167,9 @@ def action_keys(population: Population, running: Running) -> jax.Array:
 
 
 def advance(
-    world: World, population: Population, duals: Any, running: Running, fresh: Fresh, actions: jax.Array
-) -> tuple[Running, Fresh, jax.Array, Record]:
-    """One step of every episode → the next episodes, the fresh worlds left, rewards [run, env], the record."""
+    world: World, population: Population, duals: Any, running: Running, actions: jax.Array
+) -> tuple[Running, jax.Array, Record]:
+    """The second half: one step of every episode → what goes on, rewards [run, env], the record."""
     keys = jax.vmap(jax.vmap(world_key))(episode_keys(population, running), running.length)
     worlds, outcome = jax.vmap(jax.vmap(world.step))(keys, running.world, actions)
     charge = jax.vmap(lambda charging, o: jax.vmap(charging)(o))(population.charging, outcome)
@@ -170,10 +178,10 @@ def advance(
     reward = population.joined(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, running.accrued)
     enforced = population.enforces & population.each(lambda o, accrued: o.ends_episode(accrued), running.accrued)
     cause = jnp.where(outcome.ended, outcome.end_cause, jnp.where(enforced, EndCause.ENFORCED, EndCause.RUNNING))
-    record = Record(cause != EndCause.RUNNING, cause.astype(jnp.int32), replace(running, world=None))
-    fresh, worlds, serials = hand_out(world, population.keys, fresh, worlds, running.serial, record.ended)
-    cleared = jax.tree.map(lambda x: _zero_where(record.ended, x), replace(running, world=None))
-    return replace(cleared, world=worlds, serial=serials), fresh, reward, record
+    totals = replace(running, world=None, starts=None)
+    record = Record(cause != EndCause.RUNNING, cause.astype(jnp.int32), totals)
+    cleared = jax.tree.map(lambda x: _zero_where(record.ended, x), totals)
+    return replace(cleared, world=worlds, starts=record.ended), reward, record
 
 
 def _accrue(running: Running, outcome: Outcome, charge: jax.Array) -> Running:

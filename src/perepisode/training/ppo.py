@@ -42,7 +42,6 @@ class Acting:
     running: Running
     fresh: Fresh
     memory: jax.Array  # float32[run, env, hidden]
-    starts: jax.Array  # bool[run, env]: True if the next observation is an episode's first
 
 
 @pytree
@@ -104,10 +103,14 @@ def init(program: Program, members: Population, params: network.Params) -> Train
 
 
 def begin_acting(program: Program, members: Population) -> Acting:
-    """Every run's first episodes, before anything was seen."""
+    """Before anything was seen."""
     running, fresh = population.start(program.world, members, program.learner.envs, program.fresh_worlds)
-    shape = running.serial.shape
-    return Acting(running, fresh, jnp.zeros((*shape, program.learner.hidden)), jnp.ones(shape, bool))
+    return Acting(running, fresh, jnp.zeros((*running.starts.shape, program.learner.hidden)))
+
+
+def settle(program: Program, members: Population, acting: Acting) -> Acting:
+    """Every episode that starts has its world: the agents can look."""
+    return Acting(*population.settle(program.world, members, acting.running, acting.fresh), acting.memory)
 
 
 def update(program: Program, members: Population, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]:
@@ -168,27 +171,27 @@ def rollout(program: Program, members: Population, state: TrainState):
         return rollout_step(program, members, params, state.duals, acting)
 
     acting, (batch, record) = jax.lax.scan(body, state.acting, length=program.learner.rollout)
+    # where an episode has just ended nothing follows, and this value is not used
     last = choose(program, members, params, acting)
     return replace(state, acting=acting), batch, record, last.value
 
 
 def rollout_step(program: Program, members: Population, params, duals, acting: Acting):
-    """Observe, choose, step; the record is written before finished episodes are replaced."""
+    """Observe, choose, step."""
+    acting = settle(program, members, acting)
     choice = choose(program, members, params, acting)
-    running, fresh, reward, record = population.advance(
-        program.world, members, duals, acting.running, acting.fresh, choice.action
-    )
+    running, reward, record = population.advance(program.world, members, duals, acting.running, choice.action)
     batch = Batch(
         observation=choice.observation,
         features=choice.features,
-        starts=acting.starts,
+        starts=acting.running.starts,
         action=choice.action,
         log_prob=log_prob(choice.logits, choice.action),
         value=choice.value,
         reward=reward,
         done=record.ended,
     )
-    return Acting(running, fresh, choice.memory, record.ended), (batch, _slim(record))
+    return Acting(running, acting.fresh, choice.memory), (batch, _slim(record))
 
 
 @pytree
@@ -213,7 +216,7 @@ def choose(program: Program, members: Population, params, acting: Acting) -> Cho
     def one(params, memory, starts, observation, features):
         return network.step(params, program.world, memory, starts, observation, features, program.learner.precision)
 
-    logits, value, memory = jax.vmap(one)(params, acting.memory, acting.starts, observation, features)
+    logits, value, memory = jax.vmap(one)(params, acting.memory, running.starts, observation, features)
     action = jax.vmap(jax.vmap(sample))(population.action_keys(members, running), logits)
     return Choice(observation, features, logits, value, memory, action)
 

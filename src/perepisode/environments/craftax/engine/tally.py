@@ -13,7 +13,7 @@ from scipy import stats
 
 from perepisode.environments.base import World
 from perepisode.environments.craftax.engine.tables import Achievement
-from perepisode.environments.fresh import action_key, begin, episode_key, hand_out, world_key
+from perepisode.environments.fresh import action_key, episode_key, hand_out, none_yet, world_key
 from perepisode.pytree import pytree
 
 BINS = 48
@@ -54,8 +54,8 @@ class Play:
 
 
 def start(world: World, key: jax.Array, envs: int, memory: Any, fresh_worlds: int = 256) -> Play:
-    worlds, serials, fresh = begin(world, key[None], envs, fresh_worlds)
-    zero = jnp.int32(0)
+    worlds, fresh = none_yet(world, key[None], envs, fresh_worlds)
+    zero, serials = jnp.int32(0), jnp.zeros((1, envs), jnp.int32)
     tally = Tally(zero, jnp.zeros((len(EDGES), BINS), jnp.int32), jnp.zeros(len(Achievement), jnp.int32))
     return Play(
         worlds, serials, fresh, memory, jnp.ones(envs, bool), jnp.zeros((envs, len(EDGES))), jnp.zeros(envs, int), tally
@@ -64,9 +64,10 @@ def start(world: World, key: jax.Array, envs: int, memory: Any, fresh_worlds: in
 
 def advance(world: World, act: Callable, first: int, key: jax.Array, params: Any, play: Play) -> Play:
     """One step of every world.  Only the `first` episodes of each count: all others would favour the short ones."""
-    episodes = jax.vmap(partial(episode_key, key))(play.serials[0])
+    fresh, worlds, serials = hand_out(world, key[None], play.fresh, play.worlds, play.serials, play.starts[None])
+    episodes = jax.vmap(partial(episode_key, key))(serials[0])
     time = play.so_far[:, 0].astype(jnp.int32)
-    before = jax.tree.map(lambda x: x[0], play.worlds)
+    before = jax.tree.map(lambda x: x[0], worlds)
     actions, memory = act(params, jax.vmap(action_key)(episodes, time), play.memory, play.starts, before)
     after, outcome = jax.vmap(world.step)(jax.vmap(world_key)(episodes, time), before, actions)
     gone = sum(outcome.audit[name] for name in ("passive_kills", "hostile_kills", "despawns"))
@@ -77,11 +78,8 @@ def advance(world: World, act: Callable, first: int, key: jax.Array, params: Any
     )  # fmt: skip
     so_far = play.so_far + jnp.stack([x.astype(jnp.float32) for x in seen], axis=-1)
     counted = outcome.ended & (play.ended < first)
-    fresh, worlds, serials = hand_out(
-        world, key[None], play.fresh, jax.tree.map(lambda x: x[None], after), play.serials, outcome.ended[None]
-    )
     return Play(
-        worlds=worlds,
+        worlds=jax.tree.map(lambda x: x[None], after),
         serials=serials,
         fresh=fresh,
         memory=memory,
