@@ -14,8 +14,8 @@ from pathlib import Path
 
 from perepisode.config import Refused, Run, canonical
 
-PREFERRED = {"craftax": 8, "temptation": 32}  # runs a population: beyond this a device gets little faster
-SPEED = {"craftax": 1.2e6, "temptation": 1e5}  # environment steps a second of one full population, where not measured
+PREFERRED = {"craftax": 16, "temptation": 32}  # runs a population: beyond this a device gets little faster
+SPEED = {"craftax": 2.0e6, "temptation": 1e5}  # environment steps a second of one full population, where not measured
 USABLE = 0.85  # of a device's memory; the rest goes to the runtime and to fragmentation
 GIB = 2**30
 
@@ -100,7 +100,7 @@ def memory_of(run: Run) -> float:
     worlds = world * (2 * learner.envs + min(learner.envs, 256))
     rollout = 2 * learner.envs * learner.rollout * (observation + 4 * 8)
     rows = learner.envs // learner.minibatches * learner.rollout
-    batch = rows * (features * wide + 24 * learner.hidden * 4)
+    batch = rows * (features * wide + 32 * learner.hidden * 4)
     weights = features * learner.hidden + 10 * learner.hidden**2
     return float(worlds + rollout + batch + 4 * 4 * weights)
 
