@@ -43,12 +43,13 @@ def gru(gates, memory, starts, input_bias, kernel, bias, dtype):
 def cell(h, x, input_bias, kernel, bias):
     """One step: the next h, and (r, z, n, h W_n + b), from which the derivative is made.  Products in kernel's type."""
     from_hidden = jnp.matmul(h.astype(kernel.dtype), kernel, preferred_element_type=jnp.float32)
-    return _gates(h, x.astype(jnp.float32) + input_bias, from_hidden, bias)
+    x = x.astype(jnp.float32) + input_bias
+    return cell_gates(h, jnp.split(x, 3, axis=-1), jnp.split(from_hidden, 3, axis=-1), bias)
 
 
-def _gates(h, x, from_hidden, bias):
-    x_r, x_z, x_n = jnp.split(x, 3, axis=-1)
-    h_r, h_z, h_n = jnp.split(from_hidden, 3, axis=-1)
+def cell_gates(h, from_input, from_hidden, bias):
+    """What follows the products, elementwise."""
+    (x_r, x_z, x_n), (h_r, h_z, h_n) = from_input, from_hidden
     r, z, candidate = jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z), h_n + bias
     n = jnp.tanh(x_n + r * candidate)
     return (1.0 - z) * n + z * h, (r, z, n, candidate)
@@ -198,7 +199,8 @@ def _forward_kernel(tile, width, t_ref, h_ref, _hidden, _before, _inside, gates,
                     t_next, h_next, hidden, before, inside):  # fmt: skip
     """Tile (i, j) of step t: some worlds, some hidden units."""
     t = t_ref[0]
-    own, units, *parts = _places(tile, width)
+    own, parts = _places(tile, width)
+    units = parts[0]
 
     def multiply(k, sums):
         inner = pl.ds(k * tile.depth, tile.depth)
@@ -212,15 +214,12 @@ def _forward_kernel(tile, width, t_ref, h_ref, _hidden, _before, _inside, gates,
     from_hidden = [jnp.where(fresh, 0.0, s) for s in sums]
     h = jnp.where(fresh, 0.0, h_ref[own, units])
     x = [gates[t, own, part].astype(jnp.float32) + input_bias[part][None] for part in parts[:3]]
-    r, z = (jax.nn.sigmoid(x[gate] + from_hidden[gate]) for gate in range(2))
-    candidate = from_hidden[2] + bias[units][None]
-    n = jnp.tanh(x[2] + r * candidate)
-    after = (1.0 - z) * n + z * h
+    after, made = cell_gates(h, x, from_hidden, bias[units][None])
     h_next[own, units] = after
     hidden[t, own, units] = after.astype(hidden.dtype)
     before[t, own, units] = h.astype(before.dtype)
-    for part, made in zip(parts, (r, z, n, candidate)):
-        inside[t, own, part] = made.astype(inside.dtype)
+    for part, value in zip(parts, made):
+        inside[t, own, part] = value.astype(inside.dtype)
     t_next[0] = t + 1
 
 
@@ -254,7 +253,8 @@ def _backward_kernel(tile, width, t_ref, straight_ref, _at_hidden, _at_input, hi
                      t_next, straight_next, at_hidden, at_input):  # fmt: skip
     """Tile (i, j) of step t: some worlds, some hidden units."""
     t = t_ref[0]
-    own, units, *parts = _places(tile, width)
+    own, parts = _places(tile, width)
+    units = parts[0]
 
     def multiply(k, total):
         inner = pl.ds(k * tile.depth, tile.depth)
@@ -278,7 +278,7 @@ def _begin(t, time, memory_shape, first, dtype, interpret):
     """Arrays [time, ...] with step t filled in.  The rest is left as the memory was found: it is all written later."""
 
     def kernel(*refs):
-        own, _, *parts = _places(tile, width)
+        own, parts = _places(tile, width)
         for value, array in zip(refs[: len(first)], refs[len(first) :]):
             for part in parts[: array.shape[-1] // width]:
                 array[t, own, part] = value[own, part].astype(dtype)
@@ -295,10 +295,10 @@ def _begin(t, time, memory_shape, first, dtype, interpret):
 
 
 def _places(tile, width):
-    """This block's worlds; its hidden units; and those of each of four vectors that lie side by side."""
-    own = pl.ds(pl.program_id(0) * tile.rows, tile.rows)
+    """This block's worlds, and its hidden units in each of up to four vectors that lie side by side."""
     first = pl.program_id(1) * tile.columns
-    return own, pl.ds(first, tile.columns), *(pl.ds(i * width + first, tile.columns) for i in range(4))
+    parts = [pl.ds(i * width + first, tile.columns) for i in range(4)]
+    return pl.ds(pl.program_id(0) * tile.rows, tile.rows), parts
 
 
 def _dot(a, b):
