@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint clean
+.PHONY: demo test test-all lint results-check clean
 
 demo: $(READY)  ## the study in miniature, under ten minutes on two cores
 	$(BIN)/perepisode demo --out out/demo
@@ -15,7 +15,7 @@ test-all: $(READY)  ## also those that take minutes
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks results
 	$(BIN)/pyright
 
 $(READY): pyproject.toml requirements.lock
@@ -23,6 +23,9 @@ $(READY): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	touch $@
+
+results-check: $(READY)  ## does everything claimed follow from what is committed?
+	$(BIN)/python results/check.py
 
 clean:
 	rm -rf $(VENV) out
