@@ -337,9 +337,9 @@ def _told(error: Exception) -> int:
 
 
 def _prepare_jax() -> None:
-    from perepisode.compilation import use_cache
+    from perepisode.compilation import prepare
 
-    use_cache()
+    prepare()
 
 
 def _home(path: Path) -> Path:

@@ -123,7 +123,8 @@ def compose(
     if runs[0].env == "temptation":
         tasks.append(Task("exact", "exact"))
     if replay:
-        tasks.append(Task("replay", "replay", (trained[0].name,)))
+        # of the last pack, which is no larger than the others and so done first
+        tasks.append(Task("replay", "replay", (trained[-1].name,)))
     tasks.append(Task("report", "report", tuple(task.name for task in tasks)))
     env = runs[0].env
     return Study(env, tuple(tasks), evaluation or EVALUATIONS[env], **options)

@@ -141,16 +141,18 @@ def scan_steps(gates, memory, starts, input_bias, kernel, bias):
 
 def scan_steps_back(hidden_grad, memory, starts, kernel, before, inside):
     def body(carry, t):
-        carried, at_hidden, at_input = carry
+        carried, at_hidden, at_candidate = carry
         here, there, carried = _derive(hidden_grad[t], carried, before[t], inside[t])
         carried = carried + jnp.matmul(here, kernel.T, preferred_element_type=jnp.float32)
         carried = jnp.where(starts[t][:, None], 0.0, carried)
-        return (carried, at_hidden.at[t].set(here), at_input.at[t].set(there)), None
+        return (carried, at_hidden.at[t].set(here), at_candidate.at[t].set(there[..., 2 * width :])), None
 
-    empty = jnp.zeros((*before.shape[:2], 3 * memory.shape[-1]), kernel.dtype)
-    time = before.shape[0]
-    first = (jnp.zeros_like(memory), empty, empty)
-    return jax.lax.scan(body, first, jnp.arange(time), reverse=True, unroll=_unroll(time))[0]
+    time, width = before.shape[0], memory.shape[-1]
+    empty = [jnp.zeros((*before.shape[:2], times * width), kernel.dtype) for times in (3, 1)]
+    first = (jnp.zeros_like(memory), *empty)
+    found, _ = jax.lax.scan(body, first, jnp.arange(time), reverse=True, unroll=_unroll(time))
+    memory_grad, at_hidden, at_candidate = found
+    return memory_grad, at_hidden, jnp.concatenate([at_hidden[..., : 2 * width], at_candidate], axis=-1)
 
 
 def _empty(gates, memory, kernel):

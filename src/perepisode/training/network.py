@@ -14,7 +14,7 @@ from perepisode.pytree import pytree
 from perepisode.training.gru import cell, gru
 
 Dense = tuple[jax.Array, jax.Array]  # kernel, bias
-ALIGNED = 64  # input vectors are filled up to a multiple of this
+ALIGNED = 64  # long input vectors are filled up to a multiple of this
 
 
 @pytree
@@ -114,9 +114,10 @@ def _input_gates(params, world, observation, features, precision):
 
 
 def _side_by_side(pairs, precision):
-    """One vector and one kernel, filled up with zeros to whole memory lines, which the fastest products ask for."""
+    """One vector and one kernel; long ones filled up to whole memory lines, which the fastest products ask for."""
     vectors, kernels = zip(*pairs)
-    missing = -sum(v.shape[-1] for v in vectors) % ALIGNED
+    width = sum(v.shape[-1] for v in vectors)
+    missing = -width % ALIGNED if width > 8 * ALIGNED else 0
     vectors = [*(_cast(v, precision) for v in vectors), jnp.zeros((*vectors[0].shape[:-1], missing), _dtype(precision))]
     kernels = [*kernels, jnp.zeros((missing, kernels[0].shape[-1]), kernels[0].dtype)]
     # without the barrier each product would make the vectors anew, element by element, inside a slower product
