@@ -5,7 +5,6 @@ import tempfile
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=2")  # as the commands do, see `compilation`
 # several test processes share few cores: BLAS threads that spin for each other would only slow one another down
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"perepisode-tests-{os.getuid()}"))

@@ -337,9 +337,9 @@ def _told(error: Exception) -> int:
 
 
 def _prepare_jax() -> None:
-    from perepisode.compilation import prepare
+    from perepisode.compilation import use_cache
 
-    prepare()
+    use_cache()
 
 
 def _home(path: Path) -> Path:

@@ -84,12 +84,12 @@ def _asked_to_move(task: plan.Task, out: Path, say) -> int:
 
 
 def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
-    from perepisode.compilation import prepare
+    from perepisode.compilation import use_cache
     from perepisode.evaluation.rollout import evaluate
     from perepisode.training.progress import PlainLines
     from perepisode.training.train import Options, train
 
-    prepare()
+    use_cache()
     runs = [member.run() for member in task.members]
     options = Options(
         out=out / "runs",
@@ -145,10 +145,10 @@ def exact_optima(study: plan.Study, task: plan.Task, out: Path) -> None:
 
 
 def replay(study: plan.Study, task: plan.Task, out: Path) -> None:
-    from perepisode.compilation import prepare
+    from perepisode.compilation import use_cache
     from perepisode.report.replay import watch
 
-    prepare()
+    use_cache()
     watch(table_of(out, study.task(task.after[0])), out / "watch", worst=3, runs=out / "runs")
 
 
