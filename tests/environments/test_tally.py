@@ -15,6 +15,7 @@ from perepisode.environments.craftax.engine import tally
 from perepisode.environments.craftax.engine.tables import Achievement
 from perepisode.environments.craftax.world import Craftax
 
+pytestmark = pytest.mark.xdist_group("tally")  # one process plays for all
 WORLDS, FIRST = 64, 4
 LEAST_P = 1e-4
 RESULTS = Path(__file__).parents[2] / "results" / "distributions"
