@@ -17,39 +17,18 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from players import trained
 
-from perepisode.environments.craftax import observation
 from perepisode.environments.craftax.engine import generate, rehearsal, to_upstream
 from perepisode.environments.craftax.engine.tables import Achievement, Action
-from perepisode.environments.craftax.world import Craftax
-from perepisode.runs import load_policy
-from perepisode.training import network, ppo
-from perepisode.training.train import params_of
 
 HOSTILE = ("melee_mobs", "ranged_mobs")
 KINDS = ("staged, random", "staged, hunter", "natural, random or hunter", "natural, trained")
 
 
-class Trained:
-    """A run's policy, one network step at a time; without a run its worlds are played at random."""
-
-    def __init__(self, folder: Path | None):
-        self.params = None
-        self.hidden = 1
-        if folder is None:
-            return
-        run, weights = load_policy(folder)
-        self.hidden, self.precision = run.learner.hidden, run.learner.precision
-        like = network.init(0, network.input_sizes(Craftax(), 0), self.hidden, Craftax.actions)
-        self.params = params_of(weights, like)
-
-    def act(self, params, key, memory, starts, games):
-        if params is None:
-            return jax.vmap(rehearsal.choose_action)(jax.random.split(key, starts.shape[0])), memory
-        seen = jax.vmap(observation.observe)(games)
-        none = jnp.zeros((starts.shape[0], 0))
-        logits, _, memory = network.step(params, Craftax(), memory, starts, seen, none, self.precision)
-        return jax.vmap(ppo.sample)(jax.random.split(key, starts.shape[0]), logits), memory
+def untrained(params, keys, memory, starts, games):
+    """Plays in a trained agent's place where none is given."""
+    return jax.vmap(rehearsal.choose_action)(keys), memory
 
 
 def kinds_of(worlds: int) -> jax.Array:
@@ -88,7 +67,7 @@ def hunt(key, game):
     return jnp.where(jax.random.uniform(keys[2]) < 0.1, rehearsal.choose_action(keys[0]), prey)
 
 
-def play(trained, length, params, seen, memory, starts, key):
+def play(act, length, params, seen, memory, starts, key):
     """`length` steps of a batch of worlds."""
     worlds = starts.shape[0]
     kinds = kinds_of(worlds)
@@ -99,7 +78,7 @@ def play(trained, length, params, seen, memory, starts, key):
         keys = jax.random.split(choice, worlds)
         hunted = jax.vmap(hunt)(keys, seen.theirs)
         anything = jax.vmap(rehearsal.choose_action)(keys)
-        learned, memory = trained.act(params, last, memory, starts, seen.theirs)
+        learned, memory = act(params, jax.random.split(last, worlds), memory, starts, seen.theirs)
         hunts = (kinds == 1) | ((kinds == 2) & (jnp.arange(worlds) % 8 == 2))
         actions = jnp.where(kinds == 3, learned, jnp.where(hunts, hunted, anything))
         seen, _ = jax.vmap(rehearsal.compare_step)(seen, jax.random.split(luck, worlds), actions)
@@ -118,20 +97,20 @@ def main():
     parser.add_argument("--policy", type=Path, help="folder of a trained run without features of its own")
     given = parser.parse_args()
 
-    trained = Trained(given.policy)
+    act, params, width = trained(given.policy) if given.policy else (untrained, None, 1)
     key, pool_key = jax.random.split(jax.random.PRNGKey(given.seed))
     fresh = jax.jit(jax.vmap(lambda key: to_upstream(generate(key))))
     renew = jax.jit(resume, donate_argnums=(0, 1))
-    run = jax.jit(partial(play, trained, given.length), donate_argnums=(1, 2))
+    run = jax.jit(partial(play, act, given.length), donate_argnums=(1, 2))
 
     pool = fresh(jax.random.split(pool_key, given.worlds))
     seen = jax.jit(jax.vmap(rehearsal.begin))(pool)
-    memory, rounds = jnp.zeros((given.worlds, trained.hidden)), 0
+    memory, rounds = jnp.zeros((given.worlds, width)), 0
     done, began, shown = 0, time.monotonic(), 0.0
     while done < given.steps:
         key, scene, luck, more = jax.random.split(key, 4)
         seen, memory, starts = renew(seen, memory, scene, pool)
-        seen, memory = run(trained.params, seen, memory, starts, luck)
+        seen, memory = run(params, seen, memory, starts, luck)
         done, rounds = int(seen.steps.sum()), rounds + 1
         if rounds % 40 == 0:  # new worlds for those to come
             pool = fresh(jax.random.split(more, given.worlds))
@@ -139,14 +118,14 @@ def main():
             shown = time.monotonic()
             wrong = sum(int(count.sum()) for count in seen.mismatches.values())
             print(f"{done} steps, {shown - began:.0f} s, {wrong} mismatches", flush=True)
-    return report(seen, trained)
+    return report(seen, given.policy)
 
 
-def report(seen, trained) -> int:
+def report(seen, policy) -> int:
     kinds = np.asarray(kinds_of(seen.over.shape[0]))
     steps, actions, unlocked = (np.asarray(counts) for counts in (seen.steps, seen.actions, seen.unlocked))
     for index, kind in enumerate(KINDS):
-        name = "natural, random" if index == 3 and trained.params is None else kind
+        name = "natural, random" if index == 3 and policy is None else kind
         print(f"{name + ':':28} {steps[kinds == index].sum()} steps, by floor", *steps[kinds == index].sum(0))
     print("actions:", ", ".join(f"{kind.name} {n}" for kind, n in zip(Action, actions.sum(0))))
     print("unlocked:", ", ".join(f"{kind.name} {unlocked[:, kind].sum()}" for kind in Achievement))

@@ -68,7 +68,7 @@ def advance(world: World, act: Callable, first: int, key: jax.Array, params: Any
     episodes = jax.vmap(partial(episode_key, key))(serials[0])
     time = play.so_far[:, 0].astype(jnp.int32)
     before = jax.tree.map(lambda x: x[0], worlds)
-    actions, memory = act(params, jax.vmap(action_key)(episodes, time), play.memory, play.starts, before)
+    actions, memory = act(params, jax.vmap(action_key)(episodes, time), play.memory, play.starts, before.game)
     after, outcome = jax.vmap(world.step)(jax.vmap(world_key)(episodes, time), before, actions)
     gone = sum(outcome.audit[name] for name in ("passive_kills", "hostile_kills", "despawns"))
     births = _living(after.game) - _living(before.game) + gone
@@ -121,7 +121,7 @@ def collect(world, act, params, memory, key, envs: int, first: int, chunk: int =
     raise RuntimeError(f"some worlds did not finish {first} episodes in {limit} steps")
 
 
-def at_random(params, keys, memory, starts, worlds):
+def at_random(params, keys, memory, starts, games):
     """A player for `collect`: any action."""
     return jax.vmap(lambda key: jax.random.randint(key, (), 0, 43))(keys), memory
 

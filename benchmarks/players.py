@@ -1,0 +1,26 @@
+"""A trained agent as a player of any batch of Craftax games, for the comparisons of two engines."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from perepisode.environments.craftax import observation
+from perepisode.environments.craftax.world import Craftax
+from perepisode.runs import load_policy
+from perepisode.training import network, ppo
+from perepisode.training.train import params_of
+
+
+def trained(folder: Path):
+    """act(params, keys, memory, starts, games) → actions and memory; its parameters; its memory's width."""
+    run, weights = load_policy(folder)
+    like = network.init(0, network.input_sizes(Craftax(), 0), run.learner.hidden, Craftax.actions)
+
+    def act(params, keys, memory, starts, games):
+        seen = jax.vmap(observation.observe)(games)
+        none = jnp.zeros((starts.shape[0], 0))
+        logits, _, memory = network.step(params, Craftax(), memory, starts, seen, none, run.learner.precision)
+        return jax.vmap(ppo.sample)(keys, logits), memory
+
+    return act, params_of(weights, like), run.learner.hidden
