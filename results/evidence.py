@@ -22,7 +22,12 @@ from perepisode.study import local, packing, plan
 
 EVERY = 16  # rows of the metrics that are kept
 SEEDS = (42, 123, 7)
-WATCHED = (("esr", "k=1"), ("lagrangian", "d=0.5"), ("ser", "w=0.1"))
+WATCHED = {
+    "esr": ("esr", "k=1", "exact"),
+    "esr_paper_detector": ("esr", "k=1", "paper"),
+    "lagrangian": ("lagrangian", "d=0.5", "exact"),
+    "ser": ("ser", "w=0.1", "exact"),
+}  # page: method, arm, detector it was trained on
 
 
 def arm(method: str, dilemma: str = "no_killing", detector: str = "exact", **settings) -> Run:
@@ -39,13 +44,13 @@ LISTS: dict[int, list[Run]] = {
         arm("lagrangian", budget=1),
         arm("esr", budget=1),
         arm("ser_racc", weight=0.1),
+        arm("esr", budget=1, detector="paper"),  # sees what the two above see, and so costs no program of its own
     ],
     2: [
         arm("esr", budget=0),
         arm("esr", budget=2),
         arm("esr", budget=4),
         arm("erm", enforcement="heuristic"),
-        arm("esr", budget=1, detector="paper"),
         arm("ser", weight=0.03),
         arm("ser", weight=0.2),
     ],
@@ -60,33 +65,29 @@ LISTS: dict[int, list[Run]] = {
 
 def study(lists: list[int], steps: int) -> plan.Study:
     runs = [replace(one, seed=seed, steps=steps) for number in lists for one in LISTS[number] for seed in SEEDS]
-    return plan.compose(runs, packing.PREFERRED["craftax"], checkpoint_seconds=120.0, chunk=20)
+    composed = plan.compose(runs, packing.PREFERRED["craftax"], checkpoint_seconds=400.0, chunk=20)
+    # the report is made by `keep`, from what is kept
+    return replace(composed, tasks=tuple(composed.of_kind("train")))
 
 
 def run(out: Path, lists: list[int], steps: int) -> int:
     composed = plan.save(study(lists, steps), out)
-    code = local.run(composed, out, [{}])
-    return code or watch(out)
+    return local.run(composed, out, [{}]) or watch(out)
 
 
 def watch(out: Path) -> int:
     """Where the agents were judged: another device rounds differently, and an episode may then take another turn."""
-    from perepisode.report.replay import watch as replay_worst
+    from perepisode.evaluation import episodes
+    from perepisode.report.replay import watch as replay
+    from perepisode.report.replay_source import worst_first
 
-    for method, name in WATCHED:
-        for table in sorted((out / "episodes").glob("*.parquet")):
-            if has(table, method, name):
-                replay_worst(
-                    table, out / "watch" / f"{method}_{name}", worst=1, method=method, arm=name, runs=out / "runs"
-                )
+    for table in sorted((out / "episodes").glob("*.parquet")):
+        read = episodes.read(table)
+        for name, (method, arm, detector) in WATCHED.items():
+            own = read[(read["method"] == method) & (read["arm"] == arm) & (read["detector"] == detector)]
+            if len(own):
+                replay(table, out / "watch" / name, row=tuple(worst_first(own)[:1]), runs=out / "runs")
     return 0
-
-
-def has(table: Path, method: str, name: str) -> bool:
-    import pandas as pd
-
-    seen = pd.read_parquet(table, columns=["method", "arm"])
-    return bool(((seen["method"] == method) & (seen["arm"] == name)).any())
 
 
 def keep(out: Path, into: Path, say: Callable[[str], None] = print) -> int:
