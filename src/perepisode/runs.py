@@ -5,7 +5,7 @@
     metrics.jsonl        one flushed line per policy update
     policy.safetensors   weights of the finished agent; policy.json says what they are
     done | failed        written last: the run is complete, or diverged (with the reason)
-<out>/populations/<id>/  checkpoints of the runs that trained together, and which they were
+<out>/populations/<id>/  which runs trained together, and their checkpoints until all are done
 """
 
 from __future__ import annotations
@@ -133,9 +133,8 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
 
-    def finish(self, run: Run, weights: dict[str, np.ndarray]) -> None:
-        """Export the policy and mark the run done."""
-        digest = save_policy(self.path, run, weights)
+    def finish(self, run: Run, digest: str) -> None:
+        """Mark the run done, its policy being exported."""
         content = {"updates": run.updates, "steps": run.updates * run.learner.steps_per_update, "policy": digest}
         write_atomically(self.path / "done", json.dumps(content))
 

@@ -21,7 +21,7 @@ from perepisode.report import replay_frames, replay_page
 from perepisode.report.replay import differences, replay, watch
 from perepisode.report.replay_pressure import pressure
 from perepisode.report.replay_source import Chosen, worst_first
-from perepisode.runs import RunFolder
+from perepisode.runs import RunFolder, save_policy
 from perepisode.training import population, ppo
 from perepisode.training.train import weights
 
@@ -36,7 +36,7 @@ def untrained(out, run: Run) -> RunFolder:
     params = ppo.initial_params(program, population.gather([run]), [run.seed])
     folder = RunFolder.of(out, run)
     folder.open(run, "cpu")
-    folder.finish(run, weights(jax.tree.map(lambda x: x[0], params)))
+    folder.finish(run, save_policy(folder.path, run, weights(jax.tree.map(lambda x: x[0], params))))
     return folder
 
 

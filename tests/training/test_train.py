@@ -8,16 +8,20 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from perepisode.cli import DISK, RESUME_ME, WRONG_INPUT, Train, run
 from perepisode.config import MINIATURE, Refused, Run
 from perepisode.runs import RunFolder, find, load_policy
 from perepisode.training import train as training
+from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.train import DiskTrouble, Options, train
 
 LEARNER = replace(MINIATURE, envs=8, rollout=16, epochs=1, minibatches=2, hidden=8)
@@ -272,3 +276,36 @@ def test_run_ids_do_not_depend_on_how_numbers_are_written():
     assert one.id == other.id
     assert one.id != replace(one, seed=99).id
     assert RunFolder.of(Path("out"), one).path.name == f"temptation.lagrangian.d=1.gamma1.s1.{one.id}"
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    may_write = threading.Event()
+    write = checkpoints._manager.save
+    monkeypatch.setattr(checkpoints._manager, "save", lambda *a, **k: may_write.wait(60) and write(*a, **k))
+    state = {"x": jnp.arange(4.0)}
+    checkpoints.save(1, state)  # returns though nothing is written yet
+    checkpoints.heed()
+    assert not list((tmp_path / "checkpoints").glob("1"))
+    may_write.set()
+    checkpoints.wait()
+    np.testing.assert_array_equal(checkpoints.restore(state, print)["x"], state["x"])
+    checkpoints.close()
+
+
+def test_a_checkpoint_that_could_not_be_written_is_told(tmp_path, monkeypatch):
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+
+    def full(*_, **__):
+        raise RuntimeError("no space left")
+
+    monkeypatch.setattr(checkpoints._manager, "save", full)
+    checkpoints.save(1, {"x": jnp.zeros(2)})
+    with pytest.raises(OSError, match="checkpoint 1 was not written"):
+        checkpoints.wait()
+    checkpoints.close()
+
+
+def test_checkpoints_go_when_every_run_is_done(finished):
+    home = next((finished / "populations").iterdir())
+    assert [path.name for path in home.iterdir() if path.name == "checkpoints"] == []

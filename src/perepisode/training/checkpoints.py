@@ -7,6 +7,7 @@ import logging
 import shutil
 import zlib
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ logging.getLogger("absl").setLevel(logging.ERROR)  # orbax reports every save at
 
 
 class Checkpoints:
-    """The newest few states of one population, by update number.  The newest is found from the folder itself."""
+    """The newest few states of one population, by update number.  The newest is found from the folder itself.
+
+    Written in the background: sixteen runs are gigabytes, and a device that waits for a disk trains nothing.
+    """
 
     def __init__(self, folder: Path, keep: int = 2):
         import orbax.checkpoint as ocp
@@ -28,20 +32,39 @@ class Checkpoints:
         self._ocp = ocp
         self._manager = ocp.CheckpointManager(self.folder, options=options)
 
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future | None = None
+
     def save(self, update: int, state: Any) -> None:
-        leaves = _leaves(state)
+        """Copy the state from the device and write it while training goes on; waits for the one before."""
+        self.wait()
+        if update not in self._manager.all_steps():
+            # copies: the next chunk is given the state's own memory to write its results into
+            leaves = {name: np.array(leaf) for name, leaf in _named(state).items()}
+            self._writing = self._writer.submit(self._write, update, leaves)
+
+    def _write(self, update: int, leaves: dict[str, np.ndarray]) -> None:
         args = self._ocp.args.Composite(
             state=self._ocp.args.StandardSave(leaves),
             sums=self._ocp.args.JsonSave({name: _sum(value) for name, value in leaves.items()}),
         )
-        if update in self._manager.all_steps():
-            return
         try:
             self._manager.save(update, args=args)
             self._manager.wait_until_finished()
         except Exception as error:  # a full disk reaches us as one of several kinds, few of them OSError
             reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
             raise OSError(errno.EIO, f"checkpoint {update} was not written ({reason})") from error
+
+    def heed(self) -> None:
+        """Raise what the writing met, if it has ended."""
+        if self._writing is not None and self._writing.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Until what was saved is on disk."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
 
     def restore(self, like: Any, say: Callable[[str], None]) -> Any | None:
         """The newest state that reads back whole, shaped like `like`; None if there is none."""
@@ -69,16 +92,17 @@ class Checkpoints:
         return jax.tree.unflatten(structure, [found["state"][name] for name in _named(like)])
 
     def close(self) -> None:
+        self._writer.shutdown()
         self._manager.close()
+
+    def remove(self) -> None:
+        """Once every policy is exported nobody needs them, and a study's would fill a disk."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _named(state: Any) -> dict[str, Any]:
     leaves = jax.tree.leaves(state)
     return {f"{i:04d}": leaf for i, leaf in enumerate(leaves)}
-
-
-def _leaves(state: Any) -> dict[str, np.ndarray]:
-    return {name: np.asarray(leaf) for name, leaf in _named(state).items()}
 
 
 def _sum(value: np.ndarray) -> int:

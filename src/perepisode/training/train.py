@@ -22,7 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from perepisode import environments
 from perepisode.config import Refused, Run, canonical
-from perepisode.runs import RunFolder, write_atomically
+from perepisode.runs import RunFolder, save_policy, write_atomically
 from perepisode.training import network, population, ppo
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.distill import to_json
@@ -107,9 +107,19 @@ def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options:
     finally:
         options.progress.stop()
         checkpoints.close()
+    _finish(runs, folders, state.params)
+    checkpoints.remove()
+
+
+def _finish(runs: tuple[Run, ...], folders: list[RunFolder], params: network.Params) -> None:
+    """Every policy first, then every mark: a kill in between leaves no run done while its siblings train again."""
+    exported = []
     for index, (run, folder) in enumerate(zip(runs, folders)):
         if not folder.failed:
-            folder.finish(run, weights(jax.tree.map(lambda x, i=index: x[i], state.params)))
+            own = jax.tree.map(lambda x, i=index: x[i], params)
+            exported.append((folder, run, save_policy(folder.path, run, weights(own))))
+    for folder, run, digest in exported:
+        folder.finish(run, digest)
 
 
 def _updates(runs, folders, checkpoints: Checkpoints, chunk: int, options: Options, program, members, state):
@@ -127,11 +137,15 @@ def _updates(runs, folders, checkpoints: Checkpoints, chunk: int, options: Optio
                 folder.append_metrics(own)
             _mark_diverged(folders, metrics["alive"], done)
             options.progress.update(done, rows)
+            checkpoints.heed()
+            if done == program.updates:  # nothing is left that a checkpoint could save
+                break
             due = time.monotonic() - last_save >= options.checkpoint_seconds
-            if due or stop.asked or done == program.updates:
+            if due or stop.asked:
                 checkpoints.save(done, state)
                 last_save = time.monotonic()
-            if stop.asked and done < program.updates:
+            if stop.asked:
+                checkpoints.wait()
                 raise Interrupted(f"stopped by {stop.asked} after {done} of {program.updates} updates")
     return state
 
