@@ -199,15 +199,15 @@ class Report:
     """Distilled utilities to draw."""
     exact: tuple[Path, ...] = ()
     """Exact optima (JSON) to draw beside what was learned."""
+    watch: tuple[Path, ...] = ()
+    """Folders that `perepisode watch` wrote, to link to."""
 
     def __call__(self) -> int:
         from perepisode.report.page import build
         from perepisode.runs import find
 
         curves = [folder.path for path in self.runs for folder in find(path)]
-        page = build(
-            list(self.episodes), self.out, curves=curves, utilities=list(self.utilities), exact=list(self.exact)
-        )
+        page = build(self.episodes, self.out, curves, self.utilities, self.exact, self.watch)
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 

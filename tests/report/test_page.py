@@ -123,6 +123,59 @@ def test_a_single_agent_is_described_not_compared(tmp_path):
     assert "No other method to match with" in html
 
 
+def by_hand(method, arm, value, counts, seen=None, detector="exact", gained=30.0):
+    """Three seeds of the same episodes: nothing to compute that cannot be checked by eye."""
+    one = {
+        "environment": "craftax",
+        "dilemma": "no_killing",
+        "method": method,
+        "arm": arm,
+        "value": value,
+        "gamma": 0.99,
+    }
+    one |= {"detector": detector, "return": gained, "violations": counts, "violations_no_killing": counts}
+    one |= {"violations_no_killing_paper": counts if seen is None else seen}
+    return pd.concat(
+        [pd.DataFrame({**one, "seed": seed, "run": f"{method}{arm}{detector}{seed}"}) for seed in (1, 2, 3)]
+    )
+
+
+def test_an_agent_of_the_papers_detector_is_told_by_both_counts(tmp_path):
+    table = pd.concat(
+        [
+            by_hand("esr", "k=1", 1.0, [0] * 9 + [1]),
+            by_hand("esr", "k=1", 1.0, [0] * 8 + [1, 3], [0] * 8 + [1, 1], "paper"),
+            by_hand("ser", "w=0.1", 0.1, [0] * 8 + [1, 2]),
+        ]
+    )
+    first = build(table, tmp_path).split("<nav")[0]
+    assert (
+        "ESR (k=1, trained on paper detector): its worst tenth has 3.00 ± 0.00 violations by the exact count and "
+        "1.00 ± 0.00 by the one it was trained on; 10.0 % of episodes are over its budget, 0.0 % by that one. "
+        "Trained on exact counts: 1.00 ± 0.00."
+    ) in first.replace("\u00a0", " ")
+
+
+def test_two_agents_span_no_frontier_and_unequal_returns_are_told(tmp_path):
+    table = pd.concat([by_hand("esr", "k=1", 1.0, [0, 1]), by_hand("ser", "w=0.1", 0.1, [1, 2], gained=33.0)])
+    html = build(table, tmp_path)
+    assert "the agent nearest in return (33.0 against 30.0) commits 2.00" in html.split("<nav")[0]
+    assert "share one frontier" not in html
+    assert "Hypervolume is left out" in html
+
+
+def test_a_report_links_to_the_episodes_to_watch(tmp_path):
+    page_of = tmp_path / "watch" / "esr"
+    page_of.mkdir(parents=True)
+    (page_of / "titles.json").write_text(json.dumps(["ESR <k=1>, seed 7: 2 violations"]))
+    html = build(synthetic.temptation(episodes=20), tmp_path, watch=[page_of])
+    assert '<a href="../watch/esr/index.html">ESR &lt;k=1&gt;, seed 7: 2 violations</a>' in html
+    markdown = (tmp_path / "out/report.md").read_text()
+    assert "- [ESR &lt;k=1>, seed 7: 2 violations](../watch/esr/index.html)" in markdown
+    with pytest.raises(ValueError, match="holds no episodes to watch"):
+        build(synthetic.temptation(episodes=20), tmp_path, watch=[tmp_path])
+
+
 def test_bad_optima_and_no_finished_episode_are_refused(tmp_path):
     table = synthetic.temptation(episodes=10)
     with pytest.raises(ValueError, match="has no 'kind'"):

@@ -44,6 +44,7 @@ def find(episodes: Episodes, views: list[View]) -> Finding:
         raise ValueError("no finished episode under any protocol; evaluate for longer")
     rivals = matched.partners(first, chosen)
     sentences = [*_mean_view(first), *_tail_view(first, chosen, rivals), *_cost_view(first, chosen, rivals)]
+    sentences += _detector_view(episodes, first)
     for view in ordered[1:]:
         if view.binds is not False and (other := matched.focal(view)) is not None:
             sentences.append(
@@ -62,8 +63,15 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
         return f"{name}: {chosen.label} averages {mean} violations an episode, and {own} in its worst tenth."
     others = [point.interval(cvar).mean for point in rivals]
     span = number(others[0]) if len(others) == 1 else f"{number(min(others))} to {number(max(others))}"
-    nearest = "the agent nearest in return commits" if len(others) == 1 else "the agents nearest in return commit"
-    return f"{name}: in its worst tenth of episodes {chosen.label} commits {own} violations; {nearest} {span}."
+    nearest, verb = ("agent", "commits") if len(others) == 1 else ("agents", "commit")
+    returns = ""
+    if not all(matched.is_matched(view, chosen, point) for point in rivals):
+        theirs = sorted({number(point.mean_return, 1) for point in rivals}, key=float)
+        returns = f" ({' to '.join(dict.fromkeys((theirs[0], theirs[-1])))} against {number(chosen.mean_return, 1)})"
+    return (
+        f"{name}: in its worst tenth of episodes {chosen.label} commits {own} violations; "
+        f"the {nearest} nearest in return{returns} {verb} {span}."
+    )
 
 
 def _mean_view(view: View) -> list[str]:
@@ -114,6 +122,28 @@ def _cost_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
         gap = compare.gap(free, compare.t_interval(point.returns))
         gaps.append(f"{point.label} {plus_minus(gap.mean, gap.half)}")
     return [f"Return given up against the unconstrained agent ({number(free.mean, 1)}): {', '.join(gaps)}."]
+
+
+def _detector_view(episodes: Episodes, view: View) -> list[str]:
+    """What agents that were trained on another detector really do, beside what that detector saw them do."""
+    if not episodes.has(view.dilemma, "paper"):
+        return []
+    noticed = {point.label: point for point in episodes.view(view.dilemma, view.protocol, "paper").apart}
+    sentences = []
+    for point in (point for point in view.apart if point.detector == "paper"):
+        real, seen = matched.tail(point, point), matched.tail(noticed[point.label], point)
+        text = (
+            f"{point.label}: its worst tenth has {plus_minus(*real.cvar[:2])} violations by the exact count and "
+            f"{plus_minus(*seen.cvar[:2])} by the one it was trained on"
+        )
+        if point.budget == point.budget:
+            over, noted = percent(real.p_over.mean), percent(seen.p_over.mean)
+            text += f"; {over} of episodes are over its budget, {noted} by that one"
+        twin = next((one for one in view.main if (one.method, one.arm) == (point.method, point.arm)), None)
+        if twin is not None:
+            text += f". Trained on exact counts: {plus_minus(*twin.interval(cvar)[:2])}"
+        sentences.append(text + ".")
+    return sentences
 
 
 def _card(point: Point, chosen: Point) -> Card:

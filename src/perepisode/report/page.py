@@ -12,6 +12,7 @@ from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import curves as training
 from perepisode.report import distilled, drawing, findings, tables
 from perepisode.report.points import PROTOCOLS, Episodes, View
+from perepisode.report.replay_source import titles
 from perepisode.report.sections import Drawn, Inputs, Section, sections
 from perepisode.report.style import dilemma_name, look
 
@@ -27,17 +28,19 @@ def build(
     curves: Iterable[str | Path] = (),
     utilities: Iterable[str | Path] = (),
     exact: Iterable[str | Path | dict] = (),
+    watch: Iterable[str | Path] = (),
 ) -> Path:
     """Write index.html, report.md, a CSV for every figure and table, and return the page's path.
 
     `curves` are run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the exact optima
-    of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over, distribution).
+    of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over, distribution),
+    `watch` folders that `perepisode watch` wrote, to link to.
     """
     table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
     study = Episodes(table)
     del table  # the sorted columns are all that is needed from here on
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
-    inputs = Inputs(study, _views(study), training.read(curves), read, _read_exact(exact))
+    inputs = Inputs(study, _views(study), training.read(curves), read, _read_exact(exact), _linked(watch, out_dir))
     finding = findings.find(study, inputs.views)
     with drawing.style():
         found = sections(inputs)
@@ -52,6 +55,11 @@ def _views(study: Episodes) -> list[View]:
         if found := trained or [view for view in views if view.points]:
             return found
     raise ValueError("no episode is in_first or in_window and finished; evaluate for longer")
+
+
+def _linked(pages: Iterable[str | Path], out: str | Path) -> list[tuple[str, str]]:
+    """Title and address, seen from `out`, of every page of episodes to watch."""
+    return [("; ".join(titles(Path(page))), os.path.relpath(Path(page) / "index.html", out)) for page in pages]
 
 
 def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
@@ -126,6 +134,7 @@ def _markdown(kicker: str, finding: findings.Finding, found: list[Section]) -> s
             else:
                 lines += [*_markdown_table(block), "", _literal(block.note)]
             lines += ["", f"[data](data/{block.name}.csv)"]
+        lines += ["", *(f"- [{_literal(text)}]({address})" for text, address in section.links)]
         lines += ["", *(f"- {_literal(text)}" for text in section.left_out)]
     return "\n".join(lines) + "\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import perepisode
 from perepisode.report import replay_frames, replay_timeline
 from perepisode.report.replay import Difference, Replay
 from perepisode.report.replay_pressure import pressure
-from perepisode.report.replay_source import Chosen, Selection
+from perepisode.report.replay_source import TITLES, Chosen, Selection
 from perepisode.report.style import dilemma_name, look, number
 from perepisode.runs import write_atomically
 from perepisode.training.objectives import Accrued
@@ -95,6 +96,7 @@ def write(out: Path, selection: Selection, shown: list[Shown]) -> Path:
         footer=f"perepisode {perepisode.__version__}. Replayed from the keys and actions in {selection.path.name}.",
     )
     write_atomically(path, text)
+    write_atomically(path.with_name(TITLES), json.dumps([one.title for one in shown], ensure_ascii=False, indent=1))
     return path
 
 

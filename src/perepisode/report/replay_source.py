@@ -16,6 +16,7 @@ from perepisode.evaluation import episodes
 from perepisode.runs import RunFolder
 
 TABLE = "episodes.parquet"
+TITLES = "titles.json"  # beside a page of replays, for reports that link to it
 
 
 @dataclass(frozen=True)
@@ -154,3 +155,12 @@ def _chosen(number: int, row: dict[str, Any], folders: dict[str, RunFolder]) -> 
         return Chosen(number, row, folder.read(), folder)
     except Refused as error:
         return Chosen(number, row, None, None, f"{error}. The world has its default options.")
+
+
+def titles(page: Path) -> list[str]:
+    """What is to be seen on a page of replays."""
+    path = page / TITLES
+    try:
+        return [str(title) for title in json.loads(path.read_text())]
+    except (OSError, json.JSONDecodeError) as error:
+        raise ValueError(f"{page} holds no episodes to watch ({error}); make them with `perepisode watch`") from None

@@ -34,6 +34,7 @@ class Section:
     title: str
     intro: str = ""
     blocks: list = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)  # text, address
     left_out: list[str] = field(default_factory=list)
 
     def draw(self, name: str, title: str, made: Drawing) -> None:
@@ -55,6 +56,7 @@ class Inputs:
     curves: list[training.Curve]
     utilities: dict[str, tuple[distilled.Utility, float]]
     exact: list[dict]
+    watch: list[tuple[str, str]]  # episodes to watch: title, address
 
 
 def sections(inputs: Inputs) -> list[Section]:
@@ -65,6 +67,9 @@ def sections(inputs: Inputs) -> list[Section]:
         together = Section("together", "All binding dilemmas")
         together.draw("frontiers", "Frontiers side by side", figures.both_frontiers(binding))
         found.append(together)
+    if inputs.watch:
+        intro = "Replayed from their keys and actions; every count on such a page was counted again."
+        found.append(Section("watch", "Worst episodes, to watch", intro, links=inputs.watch))
     found += [_training_section(inputs), _utility_section(inputs)]
     if inputs.exact:
         optima = Section("optima", "Exact optima")
@@ -73,7 +78,11 @@ def sections(inputs: Inputs) -> list[Section]:
     found += [_measuring_section(inputs), _versus_section(inputs), _reading_section(inputs)]
     empty = Section("not-shown", "Not shown")
     empty.left_out = [text for section in found if not section.blocks for text in section.left_out]
-    return [section for section in (*found, empty) if section.blocks or (section is empty and empty.left_out)]
+    return [
+        section
+        for section in (*found, empty)
+        if section.blocks or section.links or (section is empty and empty.left_out)
+    ]
 
 
 def _dilemma_section(view: View, inputs: Inputs) -> Section:
@@ -89,7 +98,9 @@ def _dilemma_section(view: View, inputs: Inputs) -> Section:
         section.left_out.append("Comparisons are left out: all agents of this dilemma are kept apart.")
     else:
         _comparison_blocks(section, view, chosen, rivals, inputs)
-        section.add(tables.hypervolume(view), "Hypervolume is left out: it needs ESR agents beside others.")
+        section.add(
+            tables.hypervolume(view), "Hypervolume is left out: it needs ESR beside a frontier of other agents."
+        )
     if view.unconstrained is not None and chosen is not None:
         section.add(tables.cost_of_compliance(view, chosen))
     else:

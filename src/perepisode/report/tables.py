@@ -233,11 +233,13 @@ def hypervolumes(view: View) -> dict[str, dict[str, float]]:
         kept = pairs[compare.frontier(pairs)]
         reference = (kept[:, 0].min(), harm(view.unconstrained) if view.unconstrained else pairs[:, 1].max())
         without = compare.hypervolume([(point.mean_return, harm(point)) for point in base], reference)
+        if not without:  # one other agent, or all in one line: there is no area to add to
+            continue
         together = compare.hypervolume(pairs, reference)
         result[unit] = {
             "without": without,
             "with": together,
-            "gain": together / without - 1 if without else float("nan"),
+            "gain": together / without - 1,
             "reference_return": reference[0],
             "reference_violations": reference[1],
         }

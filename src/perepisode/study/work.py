@@ -134,7 +134,8 @@ def report(study: plan.Study, task: plan.Task, out: Path) -> None:
     curves = [path for member in members if (path := out / "runs" / member.folder / "metrics.jsonl").exists()]
     utilities = [path for one in study.of_kind("distill") if (path := utility_of(out, one.dilemma)).exists()]
     exact = [path] if (path := out / "exact.json").exists() else []
-    page = build(tables, out / "report", curves=curves, utilities=utilities, exact=exact)
+    watch = [out / "watch"] if (out / "watch").exists() else []
+    page = build(tables, out / "report", curves=curves, utilities=utilities, exact=exact, watch=watch)
     print(f"wrote {page}")
 
 
