@@ -174,25 +174,17 @@ def _derive(grad, carried, before, inside):
 
 def fused_steps(gates, memory, starts, input_bias, kernel, bias, interpret=False):
     """The first step as above; each later one a kernel that reads step t - 1's hidden states and writes step t's."""
-    time, (envs, width) = gates.shape[0], memory.shape
+    time = gates.shape[0]
     h = jnp.where(starts[0][:, None], 0.0, memory)
     after, made = cell(h, gates[0], input_bias, kernel, bias)
     arrays = _begin(0, time, memory.shape, (after, h, jnp.concatenate(made, axis=-1)), kernel.dtype, interpret)
-    tile = FORWARD._replace(rows=min(envs, FORWARD.rows))
-    call = pl.pallas_call(
-        partial(_forward_kernel, tile, width),
-        grid=(envs // tile.rows, width // tile.columns),
-        out_shape=[_like(x) for x in (jnp.zeros(1, jnp.int32), after, *arrays)],
-        input_output_aliases={1: 1, 2: 2, 3: 3, 4: 4},
-        interpret=interpret,
-        **_tuning(tile, interpret),
-    )
+    carry = (jnp.ones(1, jnp.int32), after, *arrays)
+    call = _over_tiles(_forward_kernel, FORWARD, memory.shape, carry, interpret, in_place=(1, 2, 3, 4))
     starts = starts.astype(jnp.int32)
 
     def body(carry, _):
         return tuple(call(*carry, gates, starts, input_bias, kernel, bias)), None
 
-    carry = (jnp.ones(1, jnp.int32), after, *arrays)
     carry, _ = jax.lax.scan(body, carry, length=time - 1, unroll=min(8, time - 1))
     return carry[2:]
 
@@ -228,24 +220,16 @@ def _forward_kernel(tile, width, t_ref, h_ref, _hidden, _before, _inside, gates,
 def fused_steps_back(hidden_grad, memory, starts, kernel, before, inside, interpret=False):
     """The last step's derivative as above; then a kernel for each earlier step t, which takes step t + 1's through the
     product and goes straight on to the gradients of its own hidden units."""
-    time, (envs, width) = before.shape[0], memory.shape
+    time, back = before.shape[0], kernel.T
     here, there, straight = _derive(hidden_grad[-1], jnp.zeros_like(memory), before[-1], inside[-1])
     at_hidden, at_input = _begin(time - 1, time, memory.shape, (here, there), kernel.dtype, interpret)
-    tile, back = BACKWARD._replace(rows=min(envs, BACKWARD.rows)), kernel.T
-    call = pl.pallas_call(
-        partial(_backward_kernel, tile, width),
-        grid=(envs // tile.rows, width // tile.columns),
-        out_shape=[_like(x) for x in (jnp.zeros(1, jnp.int32), straight, at_hidden, at_input)],
-        input_output_aliases={1: 1, 2: 2, 3: 3},
-        interpret=interpret,
-        **_tuning(tile, interpret),
-    )
+    carry = (jnp.full(1, time - 2, jnp.int32), straight, at_hidden, at_input)
+    call = _over_tiles(_backward_kernel, BACKWARD, memory.shape, carry, interpret, in_place=(1, 2, 3))
     flags = starts.astype(jnp.int32)
 
     def body(carry, _):
         return tuple(call(*carry, hidden_grad, flags, back, before, inside)), None
 
-    carry = (jnp.full(1, time - 2, jnp.int32), straight, at_hidden, at_input)
     (_, straight, at_hidden, at_input), _ = jax.lax.scan(body, carry, length=time - 1, unroll=min(8, time - 1))
     memory_grad = straight + jnp.matmul(at_hidden[0], back, preferred_element_type=jnp.float32)
     return jnp.where(starts[0][:, None], 0.0, memory_grad), at_hidden, at_input
@@ -279,21 +263,35 @@ def _backward_kernel(tile, width, t_ref, straight_ref, _at_hidden, _at_input, hi
 def _begin(t, time, memory_shape, first, dtype, interpret):
     """Arrays [time, ...] with step t filled in.  The rest is left as the memory was found: it is all written later."""
 
-    def kernel(*refs):
+    def kernel(tile, width, *refs):
         own, parts = _places(tile, width)
         for value, array in zip(refs[: len(first)], refs[len(first) :]):
             for part in parts[: array.shape[-1] // width]:
                 array[t, own, part] = value[own, part].astype(dtype)
 
-    envs, width = memory_shape
-    tile = FORWARD._replace(rows=min(envs, FORWARD.rows))
+    filled = [jax.ShapeDtypeStruct((time, *x.shape), dtype) for x in first]
+    return _over_tiles(kernel, FORWARD, memory_shape, filled, interpret)(*first)
+
+
+def _over_tiles(kernel, tile: Tile, memory_shape, made, interpret, in_place=()):
+    """kernel(tile, width, *references) for every tile of some worlds and hidden units, making arrays shaped as `made`.
+
+    Outputs numbered `in_place` are written over the inputs of the same number.
+    """
+    (envs, width), tuning = memory_shape, {}
+    tile = tile._replace(rows=min(envs, tile.rows))
+    if not interpret:  # Triton's names are not there when a CPU interprets the kernels
+        from jax.experimental.pallas import triton
+
+        tuning["compiler_params"] = triton.CompilerParams(num_warps=tile.warps, num_stages=tile.stages)
     return pl.pallas_call(
-        kernel,
+        partial(kernel, tile, width),
         grid=(envs // tile.rows, width // tile.columns),
-        out_shape=[jax.ShapeDtypeStruct((time, *x.shape), dtype) for x in first],
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in made],
+        input_output_aliases={number: number for number in in_place},
         interpret=interpret,
-        **_tuning(tile, interpret),
-    )(*first)
+        **tuning,
+    )
 
 
 def _places(tile, width):
@@ -305,16 +303,3 @@ def _places(tile, width):
 
 def _dot(a, b):
     return jnp.dot(a, b, preferred_element_type=jnp.float32)
-
-
-def _like(x):
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
-
-
-def _tuning(tile: Tile, interpret: bool):
-    """What Triton is told; its names are not there when a CPU interprets the kernels."""
-    if interpret:
-        return {}
-    from jax.experimental.pallas import triton
-
-    return {"compiler_params": triton.CompilerParams(num_warps=tile.warps, num_stages=tile.stages)}
