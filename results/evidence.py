@@ -1,25 +1,35 @@
 """The paper's comparison, trained by this code: which runs, and how their results come to lie in this folder.
 
-    python results/evidence.py run out/evidence [--lists 1] [--steps 1e8]   # on a GPU; a stopped one goes on
-    python results/evidence.py keep out/evidence results/no_killing         # what is committed
-    python results/check.py                                                 # rebuilds the report, fails on a difference
+    python results/evidence.py plan                        # what is still to be trained, in packs
+    python results/evidence.py run out/evidence            # on a GPU; started again, it goes on where it was stopped
+    python results/evidence.py keep out/evidence           # what is committed, the report on it, README's part of that
+    python results/check.py                                # rebuilds both, fails on a difference
 
-`run` trains and judges packs of up to 16 runs, then replays the worst episode of each agent named in WATCHED.
-`keep` takes the episodes tables, every sixteenth row of the training metrics, the replays, and builds the report.
+`run` trains and judges packs of up to 16 runs that are not kept here yet, then replays the worst episode of each agent
+named in WATCHED.  `keep` takes the episodes tables, every sixteenth row of the training metrics, the seconds each pack
+took and the replays.
 """
 
 import argparse
+import json
 import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from perepisode.config import Run
 from perepisode.report import page
+from perepisode.report.style import number, percent, plus_minus
 from perepisode.runs import write_atomically
 from perepisode.study import local, packing, plan
 
+HERE = Path(__file__).parent
+KEPT = HERE / "craftax"
+README = HERE.parent / "README.md"
+BEGIN, END = "<!-- written by results/evidence.py -->", "<!-- to here -->"
 EVERY = 16  # rows of the metrics that are kept
 SEEDS = (42, 123, 7)
 WATCHED = {
@@ -27,6 +37,7 @@ WATCHED = {
     "esr_paper_detector": ("esr", "k=1", "paper"),
     "lagrangian": ("lagrangian", "d=0.5", "exact"),
     "ser": ("ser", "w=0.1", "exact"),
+    "ser_racc": ("ser_racc", "w=0.1", "exact"),
 }  # page: method, arm, detector it was trained on
 
 
@@ -44,7 +55,7 @@ LISTS: dict[int, list[Run]] = {
         arm("lagrangian", budget=1),
         arm("esr", budget=1),
         arm("ser_racc", weight=0.1),
-        arm("esr", budget=1, detector="paper"),  # sees what the two above see, and so costs no program of its own
+        arm("esr", budget=1, detector="paper"),
     ],
     2: [
         arm("esr", budget=0),
@@ -54,8 +65,8 @@ LISTS: dict[int, list[Run]] = {
         arm("ser", weight=0.03),
         arm("ser", weight=0.2),
     ],
+    # the unconstrained agent of the first list serves here too: every dilemma is counted for every agent
     3: [
-        arm("unconstrained", "sustainability"),
         arm("lagrangian", "sustainability", budget=1),
         arm("ser", "sustainability", weight=0.1),
         arm("esr", "sustainability", budget=1),
@@ -64,15 +75,24 @@ LISTS: dict[int, list[Run]] = {
 
 
 def study(lists: list[int], steps: int) -> plan.Study:
+    """The runs of these lists that are not kept yet."""
+    kept = {json.loads(path.read_text())["id"] for path in KEPT.glob("curves/*/run.json")}
     runs = [replace(one, seed=seed, steps=steps) for number in lists for one in LISTS[number] for seed in SEEDS]
-    composed = plan.compose(runs, packing.PREFERRED["craftax"], checkpoint_seconds=400.0, chunk=20)
+    missing = [run for run in runs if run.id not in kept]
+    composed = plan.compose(missing, packing.PREFERRED["craftax"], chunk=20)
     # the report is made by `keep`, from what is kept
     return replace(composed, tasks=tuple(composed.of_kind("train")))
 
 
-def run(out: Path, lists: list[int], steps: int) -> int:
-    composed = plan.save(study(lists, steps), out)
-    return local.run(composed, out, [{}]) or watch(out)
+def show(composed: plan.Study) -> int:
+    for task in composed.tasks:
+        arms = dict.fromkeys(f"{run.dilemma} {run.method} {run.arm}" for run in (one.run() for one in task.members))
+        print(f"{task.name}: {len(task.members)} runs, {task.steps:.3g} steps: {', '.join(arms)}")
+    return 0
+
+
+def run(out: Path, composed: plan.Study) -> int:
+    return local.run(plan.save(composed, out), out, [{}]) or watch(out)
 
 
 def watch(out: Path) -> int:
@@ -90,42 +110,87 @@ def watch(out: Path) -> int:
     return 0
 
 
-def keep(out: Path, into: Path, say: Callable[[str], None] = print) -> int:
-    """Copy what is committed, add it to what is there, and build the report from that alone."""
+# ---- what is committed --------------------------------------------------------------------------------------
+
+
+def keep(out: Path, say: Callable[[str], None] = print) -> int:
+    """Add what is committed to what is there, and renew the report and README's part of it."""
+    for folder in (KEPT / "episodes", KEPT / "curves", KEPT / "packs"):
+        folder.mkdir(parents=True, exist_ok=True)
     for table in sorted((out / "episodes").glob("*.parquet")):
-        (into / "episodes").mkdir(parents=True, exist_ok=True)
-        shutil.copy(table, into / "episodes" / f"{out.name}-{table.name}")
+        shutil.copy(table, KEPT / "episodes" / f"{out.name}-{table.name}")
+        shutil.copy(out / "tasks" / table.stem / "done", KEPT / "packs" / f"{out.name}-{table.stem}.json")
     for folder in sorted(path.parent for path in (out / "runs").glob("*/done")):
-        (into / "curves" / folder.name).mkdir(parents=True, exist_ok=True)
-        shutil.copy(folder / "run.json", into / "curves" / folder.name)
+        (KEPT / "curves" / folder.name).mkdir(exist_ok=True)
+        shutil.copy(folder / "run.json", KEPT / "curves" / folder.name)
         lines = (folder / "metrics.jsonl").read_text().splitlines()
-        write_atomically(into / "curves" / folder.name / "metrics.jsonl", "\n".join(lines[::EVERY]) + "\n")
+        write_atomically(KEPT / "curves" / folder.name / "metrics.jsonl", "\n".join(lines[::EVERY]) + "\n")
     for replayed in sorted((out / "watch").glob("*")):
-        shutil.copytree(replayed, into / "watch" / replayed.name, dirs_exist_ok=True)
-    report(into, into / "report")
-    say(f"wrote {into / 'report' / 'index.html'}\nnext: python results/check.py")
+        shutil.copytree(replayed, KEPT / "watch" / replayed.name, dirs_exist_ok=True)
+    report(KEPT, KEPT / "report")
+    before, after = README.read_text().split(BEGIN)[0], README.read_text().split(END)[1]
+    write_atomically(README, before + readme(KEPT) + after)
+    say(f"wrote {KEPT / 'report' / 'index.html'} and README's part of it\nnext: python results/check.py")
     return 0
 
 
 def report(kept: Path, into: Path) -> None:
     """The report of a folder that `keep` filled."""
-    page.build(sorted((kept / "episodes").glob("*.parquet")), into, curves=[kept / "curves"])
+    tables, replays = sorted((kept / "episodes").glob("*.parquet")), sorted((kept / "watch").glob("*"))
+    page.build(tables, into, curves=[kept / "curves"], watch=replays)
+
+
+def readme(kept: Path) -> str:
+    """README's part: scale, what the report says first, one table, one figure.  All of it from committed files."""
+    agents = pd.read_csv(kept / "report" / "data" / "complete_no_killing.csv")
+    rows = [
+        f"| {one.agent} | {plus_minus(one.task_return, one.return_ci)} "
+        f"| {plus_minus(one.violations, one.violations_ci)} | {percent(one.p_any)} "
+        f"| {percent(one.p_over_1)} | {plus_minus(one.cvar, one.cvar_ci)} | {number(one.worst, 0)} |"
+        for one in agents.rename(columns={"return": "task_return"}).itertuples()
+    ]
+    runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
+    packs = [json.loads(path.read_text()) for path in kept.glob("packs/*.json")]
+    steps, devices = {run["steps"] for run in runs}, {run["device"].split(": ")[1].split(" x ")[0] for run in runs}
+    scale = (
+        f"{len(runs)} runs of {' and '.join(f'{one:,}' for one in sorted(steps))} steps (the paper's have 10⁹), "
+        f"seeds {', '.join(map(str, SEEDS))}, trained on exact counts where nothing else is said, "
+        f"in {sum(pack['seconds'] for pack in packs) / 60:.0f} minutes of one {' or '.join(sorted(devices))}, "
+        f"judging included."
+    )
+    said = (kept / "report" / "report.md").read_text().split("\n## ")[0].split("\n**", 1)[1]
+    return "\n".join(
+        [
+            BEGIN,
+            scale,
+            "",
+            "| Agent | Return | Violations | P(≥1) | P(>1) | CVaR 10 % | Worst |",
+            "|---|---:|---:|---:|---:|---:|---:|",
+            *rows,
+            "",
+            "![Violations per episode](results/craftax/report/figures/distributions_no_killing.svg)",
+            "",
+            f"**{said.strip()}",
+            END,
+        ]
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    running = commands.add_parser("run")
-    running.add_argument("out", type=Path)
-    running.add_argument("--lists", type=int, nargs="+", default=[1], choices=sorted(LISTS))
-    running.add_argument("--steps", type=float, default=1e8)
-    keeping = commands.add_parser("keep")
-    keeping.add_argument("out", type=Path)
-    keeping.add_argument("into", type=Path)
+    for name in ("plan", "run"):
+        command = commands.add_parser(name)
+        if name == "run":
+            command.add_argument("out", type=Path)
+        command.add_argument("--lists", type=int, nargs="+", default=[1], choices=sorted(LISTS))
+        command.add_argument("--steps", type=float, default=1e8)
+    commands.add_parser("keep").add_argument("out", type=Path)
     given = parser.parse_args()
-    if given.command == "run":
-        return run(given.out, given.lists, int(given.steps))
-    return keep(given.out, given.into)
+    if given.command == "keep":
+        return keep(given.out)
+    composed = study(given.lists, int(given.steps))
+    return show(composed) if given.command == "plan" else run(given.out, composed)
 
 
 if __name__ == "__main__":

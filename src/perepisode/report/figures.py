@@ -104,7 +104,7 @@ def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Se
         for point, share in zip(points, shares)
         for name, value in zip(names, share.mean(axis=0))
     ]
-    caption = "Violation counts of the agents at matched return. Bars: mean over seeds; dots: each seed."
+    caption = "Violation counts an episode. Bars: mean over seeds; dots: each seed."
     if budget == budget:
         caption += f" Red: over the budget of {budget:g}."
     if any(point.label in exact for point in points):

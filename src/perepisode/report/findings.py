@@ -110,7 +110,8 @@ def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
         judged.append(f"{rival.label} {mean} ({verdict})")
     own = plus_minus(*chosen.interval(cvar)[:2])
     level = number(chosen.mean_return, 1)
-    return f"worst-tenth mean at return {level}: {chosen.label} {own}; {'; '.join(judged)}."
+    at = "at" if all(matched.is_matched(view, chosen, rival) for rival in rivals) else "nearest to"
+    return f"worst-tenth mean {at} return {level}: {chosen.label} {own}; {'; '.join(judged)}."
 
 
 def _cost_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
