@@ -132,6 +132,38 @@ def test_status_needs_no_jax(stand_in):
     assert "1 failed" in answer.stdout
 
 
+def test_two_studies_share_the_workers(stand_in, tmp_path, capsys):
+    """The second's tasks fill what the first leaves free; a failure in one is no matter of the other's."""
+    first, second = stand_in.out, tmp_path / "second"
+    studies = {first: stand_in.study, second: plan.save(tiny.study(updates=30), second)}
+    (first / "endings").write_text("{}")
+    (second / "endings").write_text(json.dumps({"train-01": "1"}))
+    assert local.run_all(studies, [{}, {}], overview.Lines(2)) == 1
+    assert set(states(first).values()) == {"done"}
+    assert states(second) == {"train-01": "failed", "train-02": "done", "exact": "done", "report": "done"}
+    said = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert said[:2] == ["study/train-01 running", "study/train-02 running"]
+    assert said.index("second/train-01 running") < said.index("study/distilled-01 done")
+    assert "second/train-01 failed: as the test wished" in said
+    with held(second / "lock", "that"), pytest.raises(Refused):
+        local.run_all(studies, [{}], overview.Quiet())
+    (second / "endings").write_text("{}")
+    assert local.run_all(studies, [{}], overview.Quiet()) == 0
+
+
+def test_time_left_is_reckoned_world_by_world():
+    """Steps of one world say nothing about those of another: 600 at 10 a second and 30 at 1, one worker."""
+
+    def waiting(env, steps, speed):
+        return state.TaskState(
+            plan.Task(env, "train", members=(plan.Member(env, env, 1, steps, {"env": env}),)), "running", speed=speed
+        )
+
+    both = [waiting("temptation", 600, 10.0), waiting("craftax", 30, 1.0)]
+    assert state.seconds_left(both, workers=1) == pytest.approx(60 + 30)
+    assert state.seconds_left([both[0], waiting("craftax", 30, 0.0)], workers=1) is None
+
+
 def test_status_follows_progress_and_time_left(tmp_path):
     study = plan.save(tiny.study(updates=20), tmp_path)
     row = {"update": 5, "clock": {"steps_per_second": 1000.0, "eta_seconds": 30}}

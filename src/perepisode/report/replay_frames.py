@@ -111,5 +111,5 @@ def _strip(pictures: list[np.ndarray]) -> bytes:
 
     content = io.BytesIO()
     image = Image.fromarray(np.concatenate(pictures, axis=1))
-    image.save(content, "WEBP", lossless=True, quality=75, method=4)
+    image.save(content, "WEBP", lossless=True, quality=75, method=1)
     return content.getvalue()

@@ -1,13 +1,15 @@
-"""The study on this machine: one worker process a GPU, or one on the CPU; the files say what is left to do."""
+"""Studies on this machine: one worker process a GPU, or one on the CPU; the files say what is left to do."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,44 +25,42 @@ WORKER = (sys.executable, "-m", "perepisode.study.work")  # followed by the stud
 class Supervisor:
     """Starts a worker for every task that may start, and notes how it ended."""
 
-    study: Study
-    out: Path
+    studies: Mapping[Path, Study]  # by folder; the first have precedence
     slots: list[dict[str, str]]  # the environment of each worker: which device it sees
-    busy: dict[int, tuple[str, subprocess.Popen]] = field(default_factory=dict)
-    tried: set[str] = field(default_factory=set)
+    busy: dict[int, tuple[TaskFolder, subprocess.Popen]] = field(default_factory=dict)
+    tried: set[Path] = field(default_factory=set)  # folders of tasks
     ended: str = ""  # why no further task is started
 
-    def start_what_may(self, states: list[state.TaskState]) -> None:
-        for one in states:
+    def start_what_may(self, states: Mapping[Path, list[state.TaskState]]) -> None:
+        for out, one in ((out, one) for out, some in states.items() for one in some):
             slot = next((i for i in range(len(self.slots)) if i not in self.busy), None)
             if slot is None or self.ended:
                 return
-            if one.state in ("ready", "failed") and one.task.name not in self.tried:
-                self.tried.add(one.task.name)
-                self.busy[slot] = (one.task.name, self._start(one.task.name, self.slots[slot]))
+            folder = TaskFolder.of(out, one.task.name)
+            if one.state in ("ready", "failed") and folder.path not in self.tried:
+                self.tried.add(folder.path)
+                self.busy[slot] = (folder, self._start(out, folder, self.slots[slot]))
 
-    def _start(self, name: str, device: dict[str, str]) -> subprocess.Popen:
-        folder = TaskFolder.of(self.out, name)
+    def _start(self, out: Path, folder: TaskFolder, device: dict[str, str]) -> subprocess.Popen:
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.forget_failure()  # another attempt; if it fails too, it says so again
         environment = {**os.environ, **device, "PEREPISODE_SUPERVISOR": str(os.getpid())}
-        command = [*WORKER, str(self.out), name]
+        command = [*WORKER, str(out), folder.path.name]
         with open(folder.log, "a") as log:
             return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
     def reap(self) -> None:
-        for slot, (name, process) in list(self.busy.items()):
+        for slot, (folder, process) in list(self.busy.items()):
             code = process.poll()
             if code is None:
                 continue
             del self.busy[slot]
-            folder = TaskFolder.of(self.out, name)
             if code == work.DISK:
                 self.ended = folder.failed or "a write failed"
             elif code not in (work.DONE, work.RESUME) and not folder.failed:
                 folder.fail(_how(code) + f"; see {folder.log}")
             elif code == work.RESUME and not self.ended:
-                self.tried.discard(name)  # somebody stopped that one worker: it goes on
+                self.tried.discard(folder.path)  # somebody stopped that one worker: it goes on
 
     def stop(self, why: str) -> None:
         """Ask every worker to checkpoint and end."""
@@ -77,10 +77,16 @@ def _how(code: int) -> str:
 
 
 def run(study: Study, out: Path, slots: list[dict[str, str]], view: overview.View | None = None) -> int:
+    return run_all({Path(out): study}, slots, view)
+
+
+def run_all(studies: Mapping[Path, Study], slots: list[dict[str, str]], view: overview.View | None = None) -> int:
     """Work until nothing is left that can be done; 0 if all is done, 1 if something failed, 75 if stopped."""
-    with held(Path(out) / "lock", f"the study in {out}"):
+    with contextlib.ExitStack() as locks:
+        for out in studies:
+            locks.enter_context(held(out / "lock", f"the study in {out}"))
         view = view or overview.for_this_terminal(len(slots))
-        supervisor = Supervisor(study, Path(out), slots)
+        supervisor = Supervisor(studies, slots)
         before = _forward_signals(supervisor)
         try:
             states = _loop(supervisor, view)
@@ -97,14 +103,26 @@ def run(study: Study, out: Path, slots: list[dict[str, str]], view: overview.Vie
 def _loop(supervisor: Supervisor, view: overview.View) -> list[state.TaskState]:
     while True:
         supervisor.reap()
-        states = state.read(supervisor.study, supervisor.out)
+        states = {out: state.read(study, out) for out, study in supervisor.studies.items()}
         supervisor.start_what_may(states)
-        view.show(states)
+        shown = _named(states)
+        view.show(shown)
         # a task that is running though no worker of ours has it belongs to a dying worker of an earlier start
-        others = any(one.state == "running" for one in states)
+        others = any(one.state == "running" for one in shown)
         if not supervisor.busy and (supervisor.ended or not others):
-            return states
+            return shown
         time.sleep(POLL_SECONDS)
+
+
+def _named(states: Mapping[Path, list[state.TaskState]]) -> list[state.TaskState]:
+    """All tasks; where there are several studies, with the name of theirs."""
+    if len(states) == 1:
+        return next(iter(states.values()))
+    return [
+        replace(one, task=replace(one.task, name=f"{out.name}/{one.task.name}"))
+        for out, some in states.items()
+        for one in some
+    ]
 
 
 def _forward_signals(supervisor: Supervisor) -> dict[int, Any]:

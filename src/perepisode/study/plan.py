@@ -115,7 +115,8 @@ def compose(
     late = [run for run in runs if run.method == "esr_distilled"]
     awaited = [run for run in runs if late and run.method in matrix.POOL]
     others = [run for run in runs if run not in awaited and run not in late]
-    trained = _named("train", packing.pack(awaited, size) + packing.pack(others, size))
+    largest_first = sorted(packing.pack(others, size), key=len, reverse=True)  # so that nobody waits for it at the end
+    trained = _named("train", [*packing.pack(awaited, size), *largest_first])
     distilling = [_distilling(dilemma, runs, trained) for dilemma in dict.fromkeys(run.dilemma for run in late)]
     distilled = _named("distilled", packing.pack(late, size))
     distilled = [replace(task, after=tuple(f"distill-{name}" for name in _dilemmas(task))) for task in distilled]

@@ -95,13 +95,16 @@ def progress(task: Task, out: Path) -> tuple[float, float, float | None]:
 
 
 def seconds_left(states: list[TaskState], workers: int = 0) -> float | None:
-    """Rough time to the end: steps left over the speed seen so far; None before anything was measured."""
-    speeds = [one.speed for one in states if one.speed]
-    if not speeds:
-        return None
-    workers = workers or max(1, sum(one.state == "running" for one in states))
-    left = sum(one.steps_left for one in states if one.state not in ("failed", "blocked"))
-    return left / (sum(speeds) / len(speeds) * workers)
+    """Rough time to the end: steps left over the speed seen so far in that world; None before it was measured."""
+    total, workers = 0.0, workers or max(1, sum(one.state == "running" for one in states))
+    for world in {member.plain["env"] for one in states for member in one.task.members[:1]}:
+        own = [one for one in states if one.task.members and one.task.members[0].plain["env"] == world]
+        speeds = [one.speed for one in own if one.speed]
+        left = sum(one.steps_left for one in own if one.state not in ("failed", "blocked"))
+        if left and not speeds:
+            return None
+        total += left / (sum(speeds) / len(speeds) * workers) if left else 0.0
+    return total
 
 
 def count(states: list[TaskState]) -> dict[str, int]:
