@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 
-MOMENTS = ((20, 150), (20, 200), (60, 300))  # seconds after each start, from which one is drawn
+MOMENTS = ((20, 300), (60, 300), (60, 300))  # seconds after each start, from which one is drawn
 DEMO = ("-m", "perepisode", "demo", "--out")
 
 
