@@ -65,7 +65,7 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
     span = number(others[0]) if len(others) == 1 else f"{number(min(others))} to {number(max(others))}"
     nearest, verb = ("agent", "commits") if len(others) == 1 else ("agents", "commit")
     returns = ""
-    if not all(matched.is_matched(view, chosen, point) for point in rivals):
+    if matched.unmatched(view, chosen, rivals):
         theirs = sorted({number(point.mean_return, 1) for point in rivals}, key=float)
         returns = f" ({' to '.join(dict.fromkeys((theirs[0], theirs[-1])))} against {number(chosen.mean_return, 1)})"
     return (
@@ -110,7 +110,7 @@ def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
         judged.append(f"{rival.label} {mean} ({verdict})")
     own = plus_minus(*chosen.interval(cvar)[:2])
     level = number(chosen.mean_return, 1)
-    at = "at" if all(matched.is_matched(view, chosen, rival) for rival in rivals) else "nearest to"
+    at = "nearest to" if matched.unmatched(view, chosen, rivals) else "at"
     return f"worst-tenth mean {at} return {level}: {chosen.label} {own}; {'; '.join(judged)}."
 
 
@@ -140,7 +140,7 @@ def _detector_view(episodes: Episodes, view: View) -> list[str]:
         if point.budget == point.budget:
             over, noted = percent(real.p_over.mean), percent(seen.p_over.mean)
             text += f"; {over} of episodes are over its budget, {noted} by that one"
-        twin = next((one for one in view.main if (one.method, one.arm) == (point.method, point.arm)), None)
+        twin = view.arm(point.method, point.arm)
         if twin is not None:
             text += f". Trained on exact counts: {plus_minus(*twin.interval(cvar)[:2])}"
         sentences.append(text + ".")
@@ -164,7 +164,7 @@ def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
         over = chosen.episodes_over(chosen.budget)
         text += f"; {over} episodes of {chosen.label} are over its budget"
     caveats.append(text + ".")
-    apart = [point for point in rivals if not matched.is_matched(view, chosen, point)]
+    apart = matched.unmatched(view, chosen, rivals)
     if apart:
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in apart)
         reached = [point for point in apart if matched.interpolated(view, chosen, point.method).tail is not None]

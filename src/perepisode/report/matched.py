@@ -69,6 +69,11 @@ def is_matched(view: View, one: Point, other: Point, reach: float = FAR) -> bool
     return abs(pair[0] - pair[1]) <= reach * abs(scale)
 
 
+def unmatched(view: View, chosen: Point, rivals: list[Point]) -> list[Point]:
+    """Those whose return is not the focal agent's: a tail difference to them may be one of position."""
+    return [point for point in rivals if not is_matched(view, chosen, point)]
+
+
 def tail(point: Point, chosen: Point) -> Tail:
     """The comparison's numbers for one agent, over budget by the focal agent's budget."""
     return Tail(

@@ -82,7 +82,7 @@ def apart(view: View) -> Table | None:
     """Arms with another γ or training detector beside the main arm they differ from."""
     rows = []
     for point in view.apart:
-        twin = next((one for one in view.main if (one.method, one.arm) == (point.method, point.arm)), None)
+        twin = view.arm(point.method, point.arm)
         row = {
             "agent": point.label,
             "return": point.mean_return,

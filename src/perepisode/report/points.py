@@ -132,6 +132,10 @@ class View:
             return None
         return self.unconstrained.interval(metrics.p_any).mean >= BINDING_SHARE
 
+    def arm(self, method: str, arm: str) -> Point | None:
+        """The main point of a method at one setting."""
+        return next((point for point in self.main if (point.method, point.arm) == (method, arm)), None)
+
     def of(self, *methods: str) -> list[Point]:
         """Points of the methods, each method's by increasing mean violations."""
         chosen = [point for point in self.main if point.method in methods]

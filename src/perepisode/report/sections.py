@@ -122,7 +122,7 @@ def _comparison_blocks(section: Section, view: View, chosen: Point, rivals: list
         section.left_out.append("The frontier is left out: it needs more than one agent.")
     shown = [chosen, *rivals]
     drawing = figures.distributions(shown, chosen.budget, _exact_for(shown, inputs.exact))
-    level = "matched" if all(matched.is_matched(view, chosen, one) for one in rivals) else "nearest"
+    level = "nearest" if matched.unmatched(view, chosen, rivals) else "matched"
     section.draw(f"distributions_{name}", f"Violations per episode at {level} return", drawing)
     if rivals:
         section.add(tables.matched_nearest(view, chosen))

@@ -109,7 +109,7 @@ def _find(view: View, printed: Printed) -> Point | None:
         chosen = matched.focal(view)
         found = [] if chosen is None else matched.partners(view, chosen)
         return next((point for point in found if point.method == printed.method), None)
-    return next((point for point in view.main if (point.method, point.arm) == (printed.method, printed.arm)), None)
+    return view.arm(printed.method, printed.arm)
 
 
 def _of_point(measure: str, point: Point, view: View) -> Interval:
@@ -125,7 +125,7 @@ def _of_point(measure: str, point: Point, view: View) -> Interval:
     if measure == "episodes":
         return Interval(point.episodes, NAN, 0)
     if measure == "welch":
-        focal = next((one for one in view.main if (one.method, one.arm) == ("esr", "k=1")), None)
+        focal = view.arm("esr", "k=1")
         return Interval(compare.welch(point.each(cvar), focal.each(cvar)).t if focal else NAN, NAN, 0)
     if measure == "gamma_cost":
         same = (other for other in view.apart if (other.method, other.arm, other.gamma) == (point.method, point.arm, 1))
