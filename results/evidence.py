@@ -28,6 +28,7 @@ from perepisode.study import local, packing, plan
 
 HERE = Path(__file__).parent
 KEPT = HERE / "craftax"
+DISCUSSION = HERE / "discussion.md"  # our words on it; every number in them is read from the report's tables
 README = HERE.parent / "README.md"
 BEGIN, END = "<!-- written by results/evidence.py -->", "<!-- to here -->"
 EVERY = 16  # rows of the metrics that are kept
@@ -61,12 +62,14 @@ LISTS: dict[int, list[Run]] = {
         arm("esr", budget=0),
         arm("esr", budget=2),
         arm("esr", budget=4),
+    ],
+    3: [
         arm("erm", enforcement="heuristic"),
         arm("ser", weight=0.03),
         arm("ser", weight=0.2),
     ],
     # the unconstrained agent of the first list serves here too: every dilemma is counted for every agent
-    3: [
+    4: [
         arm("lagrangian", "sustainability", budget=1),
         arm("ser", "sustainability", weight=0.1),
         arm("esr", "sustainability", budget=1),
@@ -137,7 +140,7 @@ def keep(out: Path, say: Callable[[str], None] = print) -> int:
 def report(kept: Path, into: Path) -> None:
     """The report of a folder that `keep` filled."""
     tables, replays = sorted((kept / "episodes").glob("*.parquet")), sorted((kept / "watch").glob("*"))
-    page.build(tables, into, curves=[kept / "curves"], watch=replays)
+    page.build(tables, into, curves=[kept / "curves"], watch=replays, discussion=DISCUSSION)
 
 
 def readme(kept: Path) -> str:

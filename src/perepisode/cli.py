@@ -201,13 +201,15 @@ class Report:
     """Exact optima (JSON) to draw beside what was learned."""
     watch: tuple[Path, ...] = ()
     """Folders that `perepisode watch` wrote, to link to."""
+    discussion: Path | None = None
+    """Your own words, with numbers read from the report's tables (docs/bring-your-own-agent.md)."""
 
     def __call__(self) -> int:
         from perepisode.report.page import build
         from perepisode.runs import find
 
         curves = [folder.path for path in self.runs for folder in find(path)]
-        page = build(self.episodes, self.out, curves, self.utilities, self.exact, self.watch)
+        page = build(self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion)
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 

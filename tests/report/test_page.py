@@ -208,3 +208,27 @@ def test_a_million_episodes_in_a_minute_and_two_gigabytes(tmp_path):
     peak = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert time.monotonic() - start < 60
     assert int(peak) < 2 * 1024**2  # kilobytes
+
+
+def test_where_returns_do_not_match_the_findings_read_the_frontier_at_equal_return(tmp_path):
+    """ESR's return is three quarters of the way between two arms of SER and beyond the Lagrangian's."""
+    tails = {  # method, arm: return, the violations of the worst two of 20 episodes for each seed, all others have none
+        ("esr", "k=1"): (31.0, [1, 1, 2]),
+        ("ser", "w=1"): (28.0, [1, 2, 3]),
+        ("ser", "w=0.1"): (32.0, [4, 6, 8]),
+        ("lagrangian", "d=0.5"): (20.0, [0, 1, 1]),
+        ("lagrangian", "d=1"): (25.0, [2, 2, 3]),
+    }
+    rows = [
+        {"method": method, "arm": arm, "seed": seed, "return": level, "violations": worst if episode < 2 else 0}
+        for (method, arm), (level, each) in tails.items()
+        for seed, worst in enumerate(each)
+        for episode in range(20)
+    ]
+    html = build(pd.DataFrame(rows), tmp_path).replace("\u00a0", " ")
+    spread = [0.25 * 1.0, 0.75 * 2.0]  # standard deviations over seeds, each with its part
+    half = 4.302652729911275 * np.hypot(*spread) / np.sqrt(3)  # t of two degrees of freedom
+    over = 0.25 * np.array([0, 0.1, 0.1]).mean() + 0.75 * 0.1
+    found = re.search(r"Interpolated to return 31.0 exactly, the worst-tenth mean is (.*?)</li>", html).group(1)
+    assert found.startswith(f"SER {0.25 * 2 + 0.75 * 6:.2f} ± {half:.2f} with {100 * over:.1f} %")
+    assert found.endswith("Not reached by Lagrangian (its frontier reaches returns from 20.00 to 25.00 only).")

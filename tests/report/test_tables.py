@@ -119,7 +119,7 @@ def test_paper_versus_here_uses_the_papers_protocol_and_detector(study):
 def test_paper_versus_here_says_where_the_scale_differs():
     changed = synthetic.craftax(episodes=40).assign(steps=2_000_000)
     note = versus.paper_versus_here(Episodes(tables_of.complete(changed)), {}).note
-    assert "2e+06 training steps" in note
+    assert "2\u00a0×\u00a010⁶ training steps" in note
     other = Episodes(tables_of.complete(synthetic.temptation(episodes=40)))
     assert "not Craftax" in versus.paper_versus_here(other, {}).note
 

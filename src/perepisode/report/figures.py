@@ -260,7 +260,7 @@ def _draw_distribution(axes: Axes, point: Point, shares, edges, budget: float, e
         tops[:known] = np.maximum(tops[:known], exact[:known])
     for place, mean, top, beyond in zip(places, means, tops, over):
         if mean > 0:
-            text = percent(mean, 1) if mean >= 0.001 else "< 0.1 %"
+            text = percent(mean) if mean >= 0.001 else "< 0.1 %"
             axes.annotate(text, (place, top), (0, 4), textcoords="offset points", ha="center",
                           fontsize=7.5, color=OVER if beyond else "#444444")  # fmt: skip
     axes.set_title(point.label, loc="right", fontsize=9, color=colour, fontweight="bold", y=0.72)

@@ -9,7 +9,7 @@ import numpy as np
 from perepisode.evaluation import compare, metrics
 from perepisode.report import matched, measuring, paper_numbers, tables
 from perepisode.report.points import PROTOCOLS, Episodes, Point, View, cvar
-from perepisode.report.style import dilemma_name, number, p_value, percent, plus_minus
+from perepisode.report.style import count, dilemma_name, look, number, p_value, percent, plus_minus
 
 FEW_SEEDS = 5
 SHARED = 0.10  # a gain of hypervolume below this is one shared frontier
@@ -88,10 +88,31 @@ def _mean_view(view: View) -> list[str]:
 def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
     sentences = [f"Per episode: {_tail_sentence(view, chosen, rivals)}"] if rivals else []
     if chosen.budget == chosen.budget:
-        shares = [(point.label, matched.tail(point, chosen).p_over.mean) for point in (chosen, *rivals)]
-        listed = ", ".join(f"{label} {percent(share)}" for label, share in shares)
+        shares = [(point.label, matched.tail(point, chosen).p_over) for point in (chosen, *rivals)]
+        listed = ", ".join(f"{label} {percent(*share[:2])}" for label, share in shares)
         sentences.append(f"Episodes over the budget of {chosen.budget:g}: {listed}.")
-    return sentences
+    return sentences + _interpolated_view(view, chosen, rivals)
+
+
+def _interpolated_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
+    """Where arms are not matched as they are: every rival's frontier read at the focal agent's return."""
+    if not matched.unmatched(view, chosen, rivals):
+        return []
+    reads = [matched.interpolated(view, chosen, rival.method) for rival in rivals]
+    listed = []
+    for read in (read for read in reads if read.tail is not None):
+        text = f"{look(read.method).label} {plus_minus(*read.tail.cvar[:2])}"
+        if chosen.budget == chosen.budget:
+            text += f" with {percent(*read.tail.p_over[:2])} over budget"
+        if read.tail.against_focal is not None:
+            text += f" (t = {number(read.tail.against_focal.t, 1)}, p {_p(read.tail.against_focal.p)})"
+        listed.append(text)
+    beyond = [f"{look(read.method).label} ({read.between})" for read in reads if read.tail is None]
+    if not listed:
+        return []
+    level = number(chosen.mean_return, 1)
+    text = f"Interpolated to return {level} exactly, the worst-tenth mean is {'; '.join(listed)}."
+    return [text + (f" Not reached by {', '.join(beyond)}." if beyond else "")]
 
 
 def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
@@ -233,9 +254,11 @@ def _run_caveats(episodes: Episodes, views: list[View]) -> list[str]:
         {seed.steps for view in views for point in view.main for seed in point.seeds if seed.steps == seed.steps}
     )
     if len(steps) > 1:
-        caveats.append(f"Agents were trained for different numbers of steps, from {steps[0]:.3g} to {steps[-1]:.3g}.")
+        span = f"from {count(steps[0])} to {count(steps[-1])}"
+        caveats.append(f"Agents were trained for different numbers of steps, {span}.")
     if steps and episodes.environment == paper_numbers.ENVIRONMENT and steps[-1] < paper_numbers.STEPS:
-        caveats.append(f"Trained for {steps[-1]:.3g} steps against the paper's 10⁹: returns are not comparable.")
+        scale = f"{count(steps[-1])} steps against the paper's {count(paper_numbers.STEPS)}"
+        caveats.append(f"Trained for {scale}: returns are not comparable.")
     for view in views:
         for point in view.main:
             middle = float(np.median(point.returns))

@@ -7,7 +7,7 @@ import pandas as pd
 from perepisode.evaluation import metrics
 from perepisode.report import matched
 from perepisode.report.points import COUNTERS, PROTOCOLS, Episodes, View, cvar
-from perepisode.report.style import dilemma_name, number, percent, plus_minus, slug
+from perepisode.report.style import count, dilemma_name, number, percent, plus_minus, slug
 from perepisode.report.tables import Table, basis, seed_mean
 
 
@@ -134,7 +134,7 @@ def runs(views: list[View]) -> Table:
         "Run": list(frame["run"]),
         "Dilemma": [dilemma_name(name) for name in frame["dilemma"]],
         "Seed": [str(value) for value in frame["seed"]],
-        "Steps": ["–" if value != value else f"{value:.3g}" for value in frame["steps"]],
+        "Steps": ["–" if value != value else count(value) for value in frame["steps"]],
         "N": [str(value) for value in frame["episodes"]],
         "Return": [number(value) for value in frame["return"]],
         "Violations": [number(value) for value in frame["violations"]],

@@ -10,6 +10,7 @@ from pathlib import Path
 import perepisode
 from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import curves as training
+from perepisode.report import discussion as own_words
 from perepisode.report import distilled, drawing, findings, tables
 from perepisode.report.points import PROTOCOLS, Episodes, View
 from perepisode.report.replay_source import titles
@@ -29,12 +30,14 @@ def build(
     utilities: Iterable[str | Path] = (),
     exact: Iterable[str | Path | dict] = (),
     watch: Iterable[str | Path] = (),
+    discussion: str | Path | None = None,
 ) -> Path:
     """Write index.html, report.md, a CSV for every figure and table, and return the page's path.
 
     `curves` are run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the exact optima
     of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over, distribution),
-    `watch` folders that `perepisode watch` wrote, to link to.
+    `watch` folders that `perepisode watch` wrote, to link to, `discussion` a text whose numbers are read from
+    this report's tables (see report/discussion.py).
     """
     table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
     study = Episodes(table)
@@ -44,6 +47,9 @@ def build(
     finding = findings.find(study, inputs.views)
     with drawing.style():
         found = sections(inputs)
+    if discussion is not None:
+        frames = {block.name: block.frame for section in found for block in section.blocks}
+        found.insert(0, Section("discussion", "Discussion", words=own_words.read(discussion, frames)))
     return _write(Path(out_dir), inputs, finding, found)
 
 
@@ -123,6 +129,9 @@ def _markdown(kicker: str, finding: findings.Finding, found: list[Section]) -> s
     lines += ["", "Read with care:", "", *(f"- {_literal(text)}" for text in finding.caveats)]
     for section in found:
         lines += ["", f"## {_literal(section.title)}", "", _literal(section.intro)]
+        for heading, paragraphs in section.words:
+            lines += ["", f"### {_literal(heading)}"]
+            lines += [line for text in paragraphs for line in ("", _literal(text))]
         for block in section.blocks:
             lines += ["", f"### {_literal(block.title)}", ""]
             if isinstance(block, Drawn):

@@ -35,6 +35,7 @@ class Section:
     intro: str = ""
     blocks: list = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)  # text, address
+    words: list[tuple[str, list[str]]] = field(default_factory=list)  # heading, paragraphs
     left_out: list[str] = field(default_factory=list)
 
     def draw(self, name: str, title: str, made: Drawing) -> None:

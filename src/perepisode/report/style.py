@@ -68,12 +68,23 @@ def plus_minus(mean: float, half: float, digits: int = 2) -> str:
     return number(mean, digits) if half != half else f"{number(mean, digits)}\u00a0±\u00a0{number(half, digits)}"
 
 
-def percent(share: float, digits: int = 1) -> str:
-    return "–" if share != share else f"{100 * share:.{digits}f}\u00a0%"
+def percent(share: float, half: float = float("nan"), digits: int = 1) -> str:
+    """ "4.0 %", or "4.0 % ± 3.5" where its interval is given too."""
+    text = "–" if share != share else f"{100 * share:.{digits}f}\u00a0%"
+    return text if half != half else f"{text}\u00a0±\u00a0{100 * half:.{digits}f}"
 
 
 def scientific(value: float) -> str:
     return "–" if value != value else "0" if value == 0 else f"{value:.1e}".replace("-", "−")
+
+
+def count(value: float) -> str:
+    """A large count: "10⁸", "4.6 × 10⁷"; below a million as it is."""
+    if value < 1e6:
+        return f"{value:,.0f}"
+    mantissa, power = f"{value:.1e}".replace(".0", "").split("e+")
+    ten = "10" + power.lstrip("0").translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return ten if mantissa == "1" else f"{mantissa}\u00a0×\u00a0{ten}"
 
 
 def p_value(p: float) -> str:

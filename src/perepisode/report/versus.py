@@ -12,7 +12,7 @@ from perepisode.report import matched, paper_numbers
 from perepisode.report.distilled import Utility
 from perepisode.report.paper_numbers import Printed
 from perepisode.report.points import Episodes, Point, View, cvar
-from perepisode.report.style import dilemma_name, look
+from perepisode.report.style import count, dilemma_name, look
 from perepisode.report.tables import Table, hypervolumes
 
 NAN = float("nan")
@@ -210,5 +210,7 @@ def _note(episodes: Episodes, views: dict[str, View]) -> str:
             "beside the same arms for their shape, and a deviation is no disagreement."
         )
     if steps == steps and steps != paper_numbers.STEPS:
-        parts.append(f"Our scale differs: {steps:.3g} training steps a run, the paper's {paper_numbers.STEPS:.0e}.")
+        parts.append(
+            f"Our scale differs: {count(steps)} training steps a run, the paper's {count(paper_numbers.STEPS)}."
+        )
     return " ".join(parts)

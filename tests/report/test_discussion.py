@@ -1,0 +1,73 @@
+"""An author's words: numbers come from the tables, and one that is not there is refused."""
+
+import pandas as pd
+import pytest
+import synthetic
+
+from perepisode.config import Refused
+from perepisode.report import discussion, page
+
+TABLES = {
+    "complete": pd.DataFrame({"agent": ["A", "B"], "cvar": [1.0, 2.5], "cvar_ci": [0.25, 0.5], "p_over": [0.01, 0.4]}),
+    "paper": pd.DataFrame({"where": ["t", "t"], "agent": ["A", "B"], "here": [3.0, 4.0]}),
+}
+
+
+def read(tmp_path, text):
+    (tmp_path / "words.md").write_text(text)
+    return discussion.read(tmp_path / "words.md", TABLES)
+
+
+def test_numbers_are_those_of_the_tables(tmp_path):
+    text = """### Is B worse?
+Yes: {{ plus_minus(value("complete", "B", "cvar"), value("complete", "B", "cvar_ci")) }},
+{{ percent(value("complete", "B", "p_over")) }} over.
+
+Second {{ number(value("paper", {"where": "t", "agent": "A"}, "here"), 1) }}.
+
+### And A?
+
+No."""
+    assert read(tmp_path, text) == [
+        ("Is B worse?", ["Yes: 2.50\u00a0±\u00a00.50, 40.0\u00a0% over.", "Second 3.0."]),
+        ("And A?", ["No."]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ('value("cost", "A", "cvar")', "table 'cost', which this report does not have; it has complete, paper"),
+        ('value("complete", "C", "cvar")', "there are 0 such rows; its rows: A, B"),
+        ('value("complete", "A", "cva")', "column 'cva' of complete, which has agent, cvar"),
+        ('value("paper", "t", "here")', "there are 2 such rows"),
+        ("cvar", "'cvar' is undefined"),
+        ("value(", "no readable discussion"),
+    ],
+)
+def test_a_number_that_is_not_there_is_refused(tmp_path, asked, said):
+    with pytest.raises(Refused, match=r"words\.md") as refused:
+        read(tmp_path, f"### A\n\n{{{{ {asked} }}}}")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_text_without_a_heading_and_a_missing_file_are_refused(tmp_path):
+    with pytest.raises(Refused, match="begins without a heading"):
+        read(tmp_path, "Just words.")
+    with pytest.raises(Refused, match="no readable discussion"):
+        discussion.read(tmp_path / "nothing.md", TABLES)
+
+
+def test_words_stand_first_in_both_reports_and_are_escaped(tmp_path):
+    synthetic.external(episodes=40).to_csv(tmp_path / "episodes.csv", index=False)
+    (tmp_path / "words.md").write_text(
+        '### Why < "so"?\n\nPPO: {{ number(value("complete_violations", "PPO", "violations")) }}.'
+    )
+    built = page.build(tmp_path / "episodes.csv", tmp_path / "out", discussion=tmp_path / "words.md")
+    mean = pd.read_csv(tmp_path / "out" / "data" / "complete_violations.csv").set_index("agent").violations["PPO"]
+    html, markdown = built.read_text(), (tmp_path / "out" / "report.md").read_text()
+    assert f"<p>PPO: {mean:.2f}.</p>" in html
+    assert "<h3>Why &lt; &#34;so&#34;?</h3>" in html
+    assert f"\nPPO: {mean:.2f}.\n" in markdown
+    assert markdown.index("## Discussion") < markdown.index("## Violations")
