@@ -281,7 +281,7 @@ class Version:
         return 0
 
 
-def _commands():
+def _commands() -> Any:
     from perepisode.study import cli as study
 
     def command(cls, name):
@@ -299,7 +299,7 @@ def _commands():
         command(study.Demo, "demo"),
         command(Version, "version"),
     )
-    union = kinds[0]
+    union: Any = kinds[0]
     for kind in kinds[1:]:
         union = union | kind
     return union
@@ -308,7 +308,9 @@ def _commands():
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; wrong input is one line on stderr and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    command = tyro.cli(_commands(), args=arguments, prog="perepisode", description=__doc__.splitlines()[0])
+    command = tyro.cli(
+        _commands(), args=arguments, prog="perepisode", description=(__doc__ or "perepisode").splitlines()[0]
+    )
     sys.exit(run(command))
 
 

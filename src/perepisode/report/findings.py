@@ -100,12 +100,14 @@ def _interpolated_view(view: View, chosen: Point, rivals: list[Point]) -> list[s
         return []
     reads = [matched.interpolated(view, chosen, rival.method) for rival in rivals]
     listed = []
-    for read in (read for read in reads if read.tail is not None):
-        text = f"{look(read.method).label} {plus_minus(*read.tail.cvar[:2])}"
+    for label, tail in ((look(read.method).label, read.tail) for read in reads):
+        if tail is None:
+            continue
+        text = f"{label} {plus_minus(*tail.cvar[:2])}"
         if chosen.budget == chosen.budget:
-            text += f" with {percent(*read.tail.p_over[:2])} over budget"
-        if read.tail.against_focal is not None:
-            text += f" (t = {number(read.tail.against_focal.t, 1)}, p {_p(read.tail.against_focal.p)})"
+            text += f" with {percent(*tail.p_over[:2])} over budget"
+        if tail.against_focal is not None:
+            text += f" (t = {number(tail.against_focal.t, 1)}, p {_p(tail.against_focal.p)})"
         listed.append(text)
     beyond = [f"{look(read.method).label} ({read.between})" for read in reads if read.tail is None]
     if not listed:

@@ -106,4 +106,4 @@ def _named(state: Any) -> dict[str, Any]:
 
 
 def _sum(value: np.ndarray) -> int:
-    return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+    return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)

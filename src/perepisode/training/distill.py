@@ -67,7 +67,9 @@ def pool(episodes: Sequence[Path], dilemma: str) -> tuple[np.ndarray, np.ndarray
     if column not in table:
         raise Refused(f"the episodes table counts no {column}; evaluate runs of that dilemma's environment")
     own = table["method"].isin(POOL_METHODS) & ((table["dilemma"] == dilemma) | (table["method"] == "unconstrained"))
-    table = table[own & (table["gamma"] != 1 if (table.loc[own, "gamma"] != 1).any() else True)]
+    if (table.loc[own, "gamma"] != 1).any():
+        own &= table["gamma"] != 1
+    table = table.loc[own]
     if table.empty:
         raise Refused(f"no episode of {', '.join(POOL_METHODS)} for {dilemma} in the pool; evaluate such runs first")
     return table["return"].to_numpy(float), table[column].to_numpy(float)
@@ -99,7 +101,7 @@ def labelled_pairs(random, returns, counts, number: int, tolerance: float) -> tu
     """Winners and losers [pair, (R_ext, R_eth)]: two thirds by the rule, one third by the monotonicity prior."""
     a, b = random.integers(len(returns), size=(2, 2 * number // 3))
     by_rule = [np.stack([returns[i], counts[i]], axis=1) for i in (a, b)]
-    order = preferred(*by_rule[0].T, *by_rule[1].T, tolerance)
+    order = preferred(returns[a], counts[a], returns[b], counts[b], tolerance)
     size = number // 6
     low, high = min(0.0, returns.min()), returns.max()
     lower, upper = np.sort(random.uniform(low, high, (2, size)), axis=0)
@@ -141,11 +143,11 @@ def fit(random, winners: np.ndarray, losers: np.ndarray, returns: np.ndarray, st
 
     def step(carry, rows):
         weights, adam = carry
-        gradient = jax.grad(loss)(weights, winners[rows], losers[rows])
+        gradient = jax.grad(loss)(weights, better[rows], worse[rows])
         change, adam = optimiser.update(gradient, adam)
         return (optax.apply_updates(weights, change), adam), None
 
-    winners, losers = jnp.asarray(winners, jnp.float32), jnp.asarray(losers, jnp.float32)
+    better, worse = jnp.asarray(winners, jnp.float32), jnp.asarray(losers, jnp.float32)
     rows = jnp.asarray(random.integers(len(winners), size=(steps, min(256, len(winners)))))
     run = jax.jit(partial(jax.lax.scan, step))
     (weights, _), _ = run((weights, optimiser.init(weights)), rows)

@@ -106,8 +106,7 @@ def _has_kernels() -> bool:
     try:
         from jax.experimental.pallas import triton
 
-        if hasattr(triton, "get_gpu_info"):
-            triton.get_gpu_info()
+        getattr(triton, "get_gpu_info", lambda: None)()
     except (ImportError, ValueError):  # not in this JAX, or not for this GPU
         return False
     return True

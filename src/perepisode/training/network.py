@@ -13,7 +13,8 @@ from perepisode.environments.base import Hot, Observation, World
 from perepisode.pytree import pytree
 from perepisode.training.gru import cell, gru
 
-Dense = tuple[jax.Array, jax.Array]  # kernel, bias
+Weights = jax.Array | np.ndarray  # on a device, or drawn on the host
+Dense = tuple[Weights, Weights]  # kernel, bias
 ALIGNED = 64  # long input vectors are filled up to a multiple of this
 
 
@@ -21,8 +22,8 @@ ALIGNED = 64  # long input vectors are filled up to a multiple of this
 class Params:
     """All weights, float32.  One embedding kernel for each of the world's feature vectors, and one for ν(R_acc)."""
 
-    embedding: tuple[jax.Array, ...]
-    embedding_bias: jax.Array
+    embedding: tuple[Weights, ...]
+    embedding_bias: Weights
     gru_input: Dense  # [hidden, 3 hidden]: reset, update, candidate
     gru_hidden: Dense  # kernel [hidden, 3 hidden]; bias [hidden] of the candidate only
     actor: tuple[Dense, Dense, Dense]
@@ -134,8 +135,8 @@ def _heads(params, hidden, precision):
 
 
 def _rest(layers, x, precision):
-    _, second, (kernel, bias) = layers
-    return _dot(_relu_layer(x, *second, precision), kernel, precision).astype(jnp.float32) + bias
+    _, (middle, middle_bias), (kernel, bias) = layers
+    return _dot(_relu_layer(x, middle, middle_bias, precision), kernel, precision).astype(jnp.float32) + bias
 
 
 def _relu_layer(x, kernel, bias, precision):
@@ -149,8 +150,8 @@ def _dtype(precision: str):
     return jnp.bfloat16 if precision == "bf16" else jnp.float32
 
 
-def _cast(x: jax.Array, precision: str) -> jax.Array:
-    return x.astype(_dtype(precision))
+def _cast(x: Weights, precision: str) -> jax.Array:
+    return jnp.asarray(x, _dtype(precision))
 
 
 def _multiply(precision: str, x: jax.Array, kernel: jax.Array, dtype) -> jax.Array:

@@ -42,7 +42,7 @@ class Finished:
     ended: jax.Array  # bool[time, env]
     violations: jax.Array  # float32[time, env]
 
-    def mean(self, cost: jax.Array, otherwise: jax.Array) -> jax.Array:
+    def mean(self, cost: jax.Array, otherwise: jax.Array | float) -> jax.Array:
         """Mean over the finished episodes; `otherwise` when there are none (λ is held, never NaN)."""
         count = self.ended.sum()
         return jnp.where(count > 0, jnp.where(self.ended, cost, 0.0).sum() / jnp.maximum(count, 1), otherwise)

@@ -94,7 +94,7 @@ def init(program: Program, members: Population, params: network.Params) -> Train
     """The state before the first update."""
     return TrainState(
         params=params,
-        adam=jax.vmap(optimizer(program.learner).init)(params),
+        adam=jax.vmap(optimizer(program.learner).init)(params),  # pyright: ignore[reportArgumentType] any tree is fine
         duals=members.initial_duals(),
         acting=begin_acting(program, members),
         update=jnp.zeros((), jnp.int32),

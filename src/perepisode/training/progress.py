@@ -49,7 +49,8 @@ class PlainLines:
     """One line a minute, and one at the end."""
 
     def __init__(self, every: float = 60.0):
-        self.every, self.last, self.rows = every, 0.0, None
+        self.every, self.last = every, 0.0
+        self.rows: Rows = []
 
     def start(self, runs, done):
         self.runs = runs

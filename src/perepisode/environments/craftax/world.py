@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from perepisode.environments.base import Key, Outcome
+from perepisode.environments.base import Hot, Key, Outcome
 from perepisode.environments.craftax import observation, upstream
 from perepisode.environments.craftax.detectors import (
     Detector,
@@ -93,7 +93,7 @@ class Craftax:
     def observe(self, state: CraftaxState) -> Observation:
         return observation.observe(state.game)
 
-    def encode(self, observed: Observation, dtype=jnp.float32) -> tuple[jax.Array, ...]:
+    def encode(self, observed: Observation, dtype=jnp.float32) -> tuple[jax.Array | Hot, ...]:
         return observation.encode(observed, dtype)
 
     def _advance(self, key: Key, game, action: jax.Array):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -91,7 +91,7 @@ def advance(world: World, act: Callable, first: int, key: jax.Array, params: Any
 
 
 def _living(game) -> jax.Array:
-    return sum(getattr(game, name).mask.sum(axis=(-1, -2)) for name in MOBS)
+    return reduce(jnp.add, (getattr(game, name).mask.sum(axis=(-1, -2)) for name in MOBS))
 
 
 def _add(tally: Tally, counted, so_far, achievements) -> Tally:
@@ -132,7 +132,7 @@ def differences(left: Tally, right: Tally) -> dict[str, float]:
     for kind in Achievement:
         counts = np.array([[t.unlocked[kind], t.episodes - t.unlocked[kind]] for t in (left, right)])
         if counts.min(axis=1).sum() and counts.sum(axis=0).min() >= 10:
-            found[kind.name] = float(stats.fisher_exact(counts).pvalue)
+            found[kind.name] = _p(stats.fisher_exact(counts))
     return found
 
 
@@ -146,4 +146,8 @@ def _chi_square(left: np.ndarray, right: np.ndarray, least: int = 20) -> float:
             total = np.zeros(2)
     if groups:
         groups[-1] = groups[-1] + total
-    return float(stats.chi2_contingency(np.array(groups)).pvalue) if len(groups) > 1 else 1.0
+    return _p(stats.chi2_contingency(np.array(groups))) if len(groups) > 1 else 1.0
+
+
+def _p(result: Any) -> float:
+    return float(result.pvalue)
