@@ -15,10 +15,11 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -28,19 +29,24 @@ from perepisode.config import Refused, Run
 FORMAT = 1  # of run folders; a reader refuses any other
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write under a temporary name, flush to disk, rename: `path` is the old file or the new one, never a part."""
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Written under a temporary name, flushed to disk, renamed: `path` is the old file or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    with whole_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def versions() -> dict[str, str]:

@@ -21,12 +21,13 @@ A table from elsewhere needs only `REQUIRED`; `read` fills in the rest.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from perepisode.runs import whole_file
 
 REQUIRED = ("method", "seed", "return", "violations")
 END_CAUSES = ("death", "timeout", "won", "enforced", "running")
@@ -81,16 +82,8 @@ def write(table: pd.DataFrame, path: str | Path, provenance: dict | None = None)
     arrow = pa.Table.from_pandas(table, preserve_index=False)
     told = {_METADATA_KEY: json.dumps(provenance or {}, sort_keys=True).encode()}
     arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **told})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
-        with open(unfinished, "wb") as file:
-            pq.write_table(arrow, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole_file(path) as file:
+        pq.write_table(arrow, file, compression="zstd")
     return path
 
 

@@ -16,6 +16,7 @@ from perepisode.report.points import PROTOCOLS, Episodes, View
 from perepisode.report.replay_source import titles
 from perepisode.report.sections import Drawn, Inputs, Section, sections
 from perepisode.report.style import dilemma_name, look
+from perepisode.runs import write_atomically
 
 TEXT_COLUMNS = (
     "Agent", "Read between", "Kept", "Counted by", "Compared with", "Where", "Dilemma", "Quantity", "Policy",
@@ -93,8 +94,9 @@ def _write(out: Path, inputs: Inputs, finding: findings.Finding, found: list[Sec
         if isinstance(block, Drawn):
             (out / "figures" / f"{block.name}.svg").write_text(_standalone(block.svg))
     kicker = _kicker(inputs)
-    _write_whole(out / "report.md", _markdown(kicker, finding, found))
-    return _write_whole(out / "index.html", _html(kicker, finding, found))
+    write_atomically(out / "report.md", _markdown(kicker, finding, found))
+    write_atomically(out / "index.html", _html(kicker, finding, found))
+    return out / "index.html"
 
 
 def _kicker(inputs: Inputs) -> str:
@@ -161,10 +163,3 @@ def _literal(text: str) -> str:
 def _standalone(svg: str) -> str:
     names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     return svg.replace("<svg", f"<svg {names}", 1)
-
-
-def _write_whole(path: Path, text: str) -> Path:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)
-    return path
