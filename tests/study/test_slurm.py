@@ -141,7 +141,7 @@ def _limit_to_the_next_minute(element: str) -> None:
     """A limit that is near from the start would be warned of while the task is not there yet to hear it: SLURM looks
     every 30 seconds, and warns up to that much early."""
     hours, minutes, seconds = map(int, _field(element, "RunTime").split(":"))
-    assert _limit(element, hours * 60 + minutes + (1 if seconds < 30 else 2))
+    assert _limit(element, hours * 60 + minutes + (1 if seconds < 15 else 2))
 
 
 def _claim_the_node() -> None:
