@@ -150,7 +150,7 @@ def replay(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.report.replay import watch
 
     use_cache()
-    watch(table_of(out, study.task(task.after[0])), out / "watch", worst=3, runs=out / "runs")
+    watch(table_of(out, study.task(task.after[0])), out / "watch", worst=2, runs=out / "runs")
 
 
 KINDS = {
