@@ -2,6 +2,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# packages are not compiled when they are installed, but once, when they are first imported
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-all lint results-check clean
 
