@@ -3,6 +3,7 @@
     python results/evidence.py plan                        # what is still to be trained, in packs
     python results/evidence.py run out/evidence            # on a GPU; started again, it goes on where it was stopped
     python results/evidence.py keep out/evidence           # what is committed, the report on it, README's part of that
+    python results/evidence.py renew                       # that report and part again, after other words in DISCUSSION
     python results/check.py                                # rebuilds both, fails on a difference
 
 `run` trains and judges packs of up to 16 runs that are not kept here yet, then replays the worst episode of each agent
@@ -117,7 +118,7 @@ def watch(out: Path) -> int:
 
 
 def keep(out: Path, say: Callable[[str], None] = print) -> int:
-    """Add what is committed to what is there, and renew the report and README's part of it."""
+    """Add what is committed to what is there, then renew the report and README's part of it."""
     for folder in (KEPT / "episodes", KEPT / "curves", KEPT / "packs"):
         folder.mkdir(parents=True, exist_ok=True)
     for table in sorted((out / "episodes").glob("*.parquet")):
@@ -130,6 +131,11 @@ def keep(out: Path, say: Callable[[str], None] = print) -> int:
         write_atomically(KEPT / "curves" / folder.name / "metrics.jsonl", "\n".join(lines[::EVERY]) + "\n")
     for replayed in sorted((out / "watch").glob("*")):
         shutil.copytree(replayed, KEPT / "watch" / replayed.name, dirs_exist_ok=True)
+    return renew(say)
+
+
+def renew(say: Callable[[str], None] = print) -> int:
+    """The report and README's part of it again, from what is kept: after other words, or other code."""
     report(KEPT, KEPT / "report")
     before, after = README.read_text().split(BEGIN)[0], README.read_text().split(END)[1]
     write_atomically(README, before + readme(KEPT) + after)
@@ -189,7 +195,10 @@ def main() -> int:
         command.add_argument("--lists", type=int, nargs="+", default=[1], choices=sorted(LISTS))
         command.add_argument("--steps", type=float, default=1e8)
     commands.add_parser("keep").add_argument("out", type=Path)
+    commands.add_parser("renew")
     given = parser.parse_args()
+    if given.command == "renew":
+        return renew()
     if given.command == "keep":
         return keep(given.out)
     composed = study(given.lists, int(given.steps))

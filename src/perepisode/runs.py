@@ -45,6 +45,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
+    """A whole file of this content."""
     with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 

@@ -43,6 +43,8 @@ No."""
         ('value("paper", "t", "here")', "there are 2 such rows"),
         ("cvar", "'cvar' is undefined"),
         ("value(", "no readable discussion"),
+        ('number(value("complete", "A", "agent"))', "no readable discussion"),
+        ("percent(none)", "no readable discussion"),
     ],
 )
 def test_a_number_that_is_not_there_is_refused(tmp_path, asked, said):

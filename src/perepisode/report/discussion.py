@@ -45,7 +45,9 @@ def read(path: str | Path, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str
     environment.globals = {"value": value, "number": number, "percent": percent, "plus_minus": plus_minus}
     try:
         text = environment.from_string(Path(path).read_text()).render()
-    except (OSError, UnicodeDecodeError, jinja2.TemplateError) as error:
+    except Refused:
+        raise
+    except (OSError, ValueError, TypeError, jinja2.TemplateError) as error:
         raise Refused(f"{path} is no readable discussion ({error})") from error
     parts: list[tuple[str, list[str]]] = []
     for paragraph in filter(None, map(_joined, _blocks(text))):

@@ -99,9 +99,11 @@ def _interpolated_view(view: View, chosen: Point, rivals: list[Point]) -> list[s
     if not matched.unmatched(view, chosen, rivals):
         return []
     reads = [matched.interpolated(view, chosen, rival.method) for rival in rivals]
-    listed = []
-    for label, tail in ((look(read.method).label, read.tail) for read in reads):
+    listed, beyond = [], []
+    for read in reads:
+        label, tail = look(read.method).label, read.tail
         if tail is None:
+            beyond.append(f"{label} ({read.between})")
             continue
         text = f"{label} {plus_minus(*tail.cvar[:2])}"
         if chosen.budget == chosen.budget:
@@ -109,7 +111,6 @@ def _interpolated_view(view: View, chosen: Point, rivals: list[Point]) -> list[s
         if tail.against_focal is not None:
             text += f" (t = {number(tail.against_focal.t, 1)}, p {_p(tail.against_focal.p)})"
         listed.append(text)
-    beyond = [f"{look(read.method).label} ({read.between})" for read in reads if read.tail is None]
     if not listed:
         return []
     level = number(chosen.mean_return, 1)

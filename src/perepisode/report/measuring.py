@@ -134,7 +134,7 @@ def runs(views: list[View]) -> Table:
         "Run": list(frame["run"]),
         "Dilemma": [dilemma_name(name) for name in frame["dilemma"]],
         "Seed": [str(value) for value in frame["seed"]],
-        "Steps": ["–" if value != value else count(value) for value in frame["steps"]],
+        "Steps": [count(value) for value in frame["steps"]],
         "N": [str(value) for value in frame["episodes"]],
         "Return": [number(value) for value in frame["return"]],
         "Violations": [number(value) for value in frame["violations"]],

@@ -79,12 +79,12 @@ def scientific(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A large count: "10⁸", "4.6 × 10⁷"; below a million as it is."""
-    if value < 1e6:
-        return f"{value:,.0f}"
-    mantissa, power = f"{value:.1e}".replace(".0", "").split("e+")
+    """A large count to three digits: "10⁸", "4.59 × 10⁷"; below a million as it is."""
+    if not value >= 1e6:
+        return "–" if value != value else f"{value:,.0f}"
+    mantissa, power = f"{value:.2e}".split("e+")
     ten = "10" + power.lstrip("0").translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return ten if mantissa == "1" else f"{mantissa}\u00a0×\u00a0{ten}"
+    return ten if mantissa == "1.00" else f"{float(mantissa):g}\u00a0×\u00a0{ten}"
 
 
 def p_value(p: float) -> str:
