@@ -71,13 +71,41 @@ def test_pairing_nearest_and_interpolated():
     assert compare.bracket(returns, 32.9)[2] == 0.0
 
 
-def test_blend_is_linear_and_adds_variances():
+def seeds(position, value):
+    return compare.Seeds(np.array(position), np.array(value))
+
+
+def test_reading_between_points_that_lie_still_is_linear_and_adds_variances():
     low, high = [1.0, 1.1, 1.2], [2.0, 2.3, 2.6]
-    blended = compare.blend(low, high, 0.25)
-    assert blended.mean == pytest.approx(0.75 * 1.1 + 0.25 * 2.3)
+    read = compare.read_between(seeds([30.0] * 3, low), seeds([34.0] * 3, high), 31.0)
+    assert read.mean == pytest.approx(0.75 * 1.1 + 0.25 * 2.3)
     parts = 0.75 * compare.t_interval(low).half, 0.25 * compare.t_interval(high).half
-    assert blended.half == pytest.approx(np.hypot(*parts))
-    assert compare.blend(low, [9.0], 0.0).half == pytest.approx(compare.t_interval(low).half)
+    assert read.half == pytest.approx(np.hypot(*parts))
+    own = compare.read_between(seeds([30.0] * 3, low), seeds([34.0], [9.0]), 30.0)
+    assert own.half == pytest.approx(compare.t_interval(low).half)
+
+
+@pytest.mark.parametrize("together", [0.3, -0.3])  # covariance of position and value over seeds
+def test_reading_between_points_is_as_uncertain_as_their_positions_make_it(together):
+    """Studies drawn again and again: nineteen of twenty intervals hold the true value, 1.5 at 25."""
+    generator, studies, runs = np.random.default_rng(0), 4000, 20
+    spread = [[1.0, together], [together, 0.25]]
+    low = generator.multivariate_normal([22.0, 0.5], spread, (studies, runs))
+    high = generator.multivariate_normal([28.0, 2.5], spread, (studies, runs))
+    reads = [compare.read_between(seeds(*a.T), seeds(*b.T), 25.0) for a, b in zip(low, high)]
+    errors = np.array([read.mean for read in reads]) - 1.5
+    assert np.mean(errors) == pytest.approx(0.0, abs=0.01)
+    assert np.mean(np.abs(errors) <= [read.half for read in reads]) == pytest.approx(0.95, abs=0.015)
+    # values alone would be taken for too certain where they fall with the position, and too uncertain where they rise
+    blind = [np.hypot(*(0.5 * compare.t_interval(one[:, 1]).half for one in pair)) for pair in zip(low, high)]
+    covered = np.mean(np.abs(errors) <= blind)
+    assert covered < 0.85 if together < 0 else covered > 0.97
+
+
+def test_points_on_one_line_are_read_without_error_wherever_their_seeds_lie():
+    low, high = np.array([20.0, 21.0, 25.0]), np.array([27.0, 28.0, 32.0])
+    read = compare.read_between(seeds(low, 2 * low + 1), seeds(high, 2 * high + 1), 26.0)
+    assert (read.mean, read.half) == pytest.approx((53.0, 0.0), abs=1e-9)
 
 
 def test_frontier_by_hand():

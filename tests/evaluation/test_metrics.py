@@ -28,6 +28,29 @@ def test_tail_size_does_not_round_floating_point_dust_up():
     assert metrics.tail_size(100, 0.07) == 7
 
 
+@pytest.mark.parametrize("total", range(41))
+def test_no_whole_counts_of_that_mean_have_a_smaller_cvar(total):
+    """Against search: the worst two of 20 episodes, the rest at most as bad, for every total of violations."""
+    least = min(
+        (first + second) / 2
+        for first in range(total + 1)
+        for second in range(first + 1)
+        if 0 <= total - first - second <= 18 * second
+    )
+    assert metrics.least_cvar(total / 20) == pytest.approx(least)
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.04, 0.1054, 0.55, 1.0, 2.5, 8.0])
+def test_independent_violations_equal_a_poisson_law_summed_out(mean):
+    counts = np.arange(80)
+    shares = np.exp(-mean) * np.array([mean**count / math.factorial(count) for count in counts])
+    left, total = 0.1, 0.0
+    for count, share in zip(counts[::-1], shares[::-1]):
+        taken = min(left, share)
+        left, total = left - taken, total + taken * count
+    assert metrics.independent_cvar(mean) == pytest.approx(total / 0.1, abs=1e-9)
+
+
 def test_simple_metrics_by_hand():
     counts, lengths = [0, 0, 1, 3], [10, 20, 30, 40]
     assert metrics.mean(counts) == 1.0

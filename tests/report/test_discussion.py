@@ -9,6 +9,7 @@ from perepisode.report import discussion, page
 
 TABLES = {
     "complete": pd.DataFrame({"agent": ["A", "B"], "cvar": [1.0, 2.5], "cvar_ci": [0.25, 0.5], "p_over": [0.01, 0.4]}),
+    "curve": pd.DataFrame({"arm": ["d=1"] * 3 + ["d=2"], "steps": [0, 50, 100, 50], "mean": [0.0, 0.5, 0.75, 9.0]}),
     "paper": pd.DataFrame({"where": ["t", "t"], "agent": ["A", "B"], "here": [3.0, 4.0]}),
 }
 
@@ -34,10 +35,17 @@ No."""
     ]
 
 
+def test_a_curve_is_read_at_the_step_that_is_nearest(tmp_path):
+    text = """### λ
+From {{ number(value("curve", {"arm": "d=1"}, "mean", steps=40)) }} to
+{{ number(value("curve", "d=1", "mean", steps=1e9)) }}."""
+    assert read(tmp_path, text) == [("λ", ["From 0.50 to 0.75."])]
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ('value("cost", "A", "cvar")', "table 'cost', which this report does not have; it has complete, paper"),
+        ('value("cost", "A", "cvar")', "table 'cost', which this report does not have; it has complete, curve, paper"),
         ('value("complete", "C", "cvar")', "there are 0 such rows; its rows: A, B"),
         ('value("complete", "A", "cva")', "column 'cva' of complete, which has agent, cvar"),
         ('value("paper", "t", "here")', "there are 2 such rows"),

@@ -37,8 +37,9 @@ def build(table, folder, **inputs):
 def test_all_figures_and_tables_of_the_paper(craftax):
     names = set(re.findall(r'id="(?:figure|table)-([\w-]+)"', craftax.read_text()))
     for dilemma in ("no_killing", "sustainability"):
-        for block in ("frontier", "distributions", "matched_nearest", "matched_interpolated", "budget_sweep",
-                      "esr_family", "hypervolume", "cost", "complete", "protocols", "missed", "apart"):  # fmt: skip
+        for block in ("frontier", "distributions", "matched_nearest", "matched_interpolated", "matched_wider",
+                      "tail", "same_violations", "budget_sweep", "esr_family", "hypervolume", "cost", "complete",
+                      "protocols", "missed", "apart"):  # fmt: skip
             assert f"{block}_{dilemma}" in names
     assert {"frontiers", "training_no_killing", "multiplier_no_killing", "utility_slices"} <= names
     assert {"paper_versus_here", "runs", "definitions", "provenance"} <= names
@@ -232,3 +233,26 @@ def test_where_returns_do_not_match_the_findings_read_the_frontier_at_equal_retu
     found = re.search(r"Interpolated to return 31.0 exactly, the worst-tenth mean is (.*?)</li>", html).group(1)
     assert found.startswith(f"SER {0.25 * 2 + 0.75 * 6:.2f} ± {half:.2f} with {100 * over:.1f} %")
     assert found.endswith("Not reached by Lagrangian (its frontier reaches returns from 20.00 to 25.00 only).")
+
+
+def test_where_no_frontier_reaches_the_focal_return_all_are_read_where_all_reach(tmp_path):
+    """Seeds are alike.  The Lagrangian begins at return 34, where ESR is half way from k=4 to no constraint."""
+    tails = {  # method, arm: return, violations of the worst two of 20 episodes, of all others
+        ("unconstrained", ""): (36.0, 5, 3),
+        ("esr", "k=1"): (20.0, 1, 0),
+        ("esr", "k=4"): (32.0, 4, 0),
+        ("lagrangian", "d=0.5"): (34.0, 3, 1),
+    }
+    rows = [
+        {"method": method, "arm": arm, "seed": seed, "return": level, "violations": worst if episode < 2 else rest}
+        for (method, arm), (level, worst, rest) in tails.items()
+        for seed in (1, 2)
+        for episode in range(20)
+    ]
+    html = build(pd.DataFrame(rows), tmp_path).replace("\u00a0", " ")
+    found = re.search(r"At return 34.0, (.*?)</li>", html).group(1)
+    assert "ESR 4.50 ± 0.00 with 55.0 % ± 0.0 over budget; Lagrangian 3.00 ± 0.00 with 10.0 % ± 0.0" in found
+    # means: k=4 0.4, unconstrained 3.2, Lagrangian 1.2, so ESR is 2/7 of the way
+    even = re.search(r"At the same mean of 1.20 violations an episode (.*?)</li>", html).group(1)
+    assert f"ESR {4 + 2 / 7:.2f} ± 0.00" in even
+    assert even.endswith("and 2.00 at the least.")

@@ -74,6 +74,54 @@ def test_a_frontier_that_does_not_reach_is_left_out_with_the_reason():
     assert tables.matched_interpolated(view, matched.focal(view)) is None
 
 
+def test_interpolation_is_as_uncertain_as_returns_make_it(view):
+    """Arms with one return a seed: what varies is CVaR - slope × return, of the focal agent too."""
+    read, steep = matched.interpolated(view, matched.focal(view), "ser"), (2.5 - 0.5) / (35.2 - 32.9)
+    weight = (34.15 - 32.9) / (35.2 - 32.9)
+    low = compare.t_interval(np.array([1, 0]) - steep * np.array([32.8, 33.0]))
+    high = compare.t_interval(np.array([3, 2]) - steep * np.array([35.0, 35.4]))
+    assert read.tail.cvar.half == pytest.approx(np.hypot((1 - weight) * low.half, weight * high.half))
+    assert np.isnan(read.tail.returns.half)  # held, not measured
+    own = compare.Interval(1.0, compare.t_interval(-steep * np.array([34.0, 34.3])).half, 2)
+    assert read.tail.against_focal == pytest.approx(compare.welch_from_summary(read.tail.cvar, own))
+
+
+def test_all_methods_are_read_at_the_nearest_level_that_each_reaches():
+    rows = {
+        ("unconstrained", ""): {1: (40.0, [4, 4]), 2: (40.0, [4, 4])},
+        ("esr", "k=1"): {1: (20.0, [0, 0]), 2: (20.0, [0, 0])},
+        ("esr", "k=4"): {1: (32.0, [0, 2]), 2: (32.0, [0, 2])},
+        ("ser", "w=1"): {1: (30.0, [0, 4]), 2: (30.0, [0, 4])},
+        ("lagrangian", "d=1"): {1: (34.0, [3, 3]), 2: (34.0, [3, 3])},
+    }
+    view = agents(rows).view("violations")
+    chosen = matched.focal(view)
+    at_return = matched.common(view, chosen, matched.RETURN)
+    assert at_return.level == 34.0  # the Lagrangian's lowest; ESR's is 20, SER's 30
+    assert [read.between for read in at_return.reads] == ["k=4 → unconstrained, 25%", "w=1 → unconstrained, 40%", "d=1"]
+    assert [read.tail.cvar.mean for read in at_return.reads] == pytest.approx([0.75 * 2 + 0.25 * 4, 4.0, 3.0])
+    assert [read.tail.p_over.mean for read in at_return.reads] == pytest.approx([0.75 * 0.5 + 0.25, 0.7, 1.0])
+    even = matched.common(view, chosen, matched.VIOLATIONS)
+    assert even.level == 3.0
+    assert [read.tail.returns.mean for read in even.reads] == pytest.approx([32 + 8 * 2 / 3, 35.0, 34.0])
+    frame = tables.same_return(view, chosen).frame
+    assert frame["agent"].tolist() == ["ESR", "SER", "Lagrangian"]
+    assert "least" in tables.same_violations(view, chosen).note
+
+
+def test_no_table_at_one_return_where_the_focal_agents_own_is_reached(view):
+    assert tables.same_return(view, matched.focal(view)) is None
+    assert matched.common(view, matched.focal(view), matched.RETURN).level == pytest.approx(34.15)
+
+
+def test_wider_budgets_are_paired_with_their_own_neighbours(view):
+    frame = tables.matched_wider(view, matched.focal(view)).frame
+    assert frame["focal"].tolist() == ["ESR (k=4)"] * 2
+    assert frame["agent"].tolist() == ["ESR (k=4)", "SER (w=0.1)"]  # 34.85 against 35.2 and 32.9
+    assert frame["p_over"].tolist() == [0.0, 0.0]  # of four, not of one
+    assert frame["welch_t"][1] == pytest.approx(compare.welch([3, 2], [4, 4]).t)
+
+
 def test_cost_of_compliance(view):
     frame = tables.cost_of_compliance(view, matched.focal(view)).frame.set_index("agent")
     free, own = compare.t_interval([37.0, 37.2]), compare.t_interval([34.0, 34.3])

@@ -40,6 +40,17 @@ class Bracket(NamedTuple):
     weight: float
 
 
+class Seeds(NamedTuple):
+    """An operating point as one pair a seed: where it lies, and the value there."""
+
+    position: np.ndarray
+    value: np.ndarray
+
+    def around(self, slope: float) -> Interval:
+        """The mean value, uncertain also by where the point lies on a line of this slope."""
+        return t_interval(self.value - slope * (self.position - self.position.mean()))
+
+
 def t_interval(per_seed: ArrayLike, level: float = 0.95) -> Interval:
     """Mean ± t_{(1+level)/2, n-1} s / sqrt(n) over one number a seed."""
     values = np.asarray(per_seed, dtype=np.float64)
@@ -99,15 +110,23 @@ def bracket(returns: ArrayLike, target: float) -> Bracket | None:
     return Bracket(low, high, float((target - returns[low]) / spread) if spread > 0 else 0.0)
 
 
-def blend(low: ArrayLike, high: ArrayLike, weight: float) -> Interval:
-    """Interval of a value interpolated between two points, each given as one number a seed.
+def slope(low: Seeds, high: Seeds) -> float:
+    """Of the line through two points; zero where it would be upright."""
+    spread = float(np.mean(high.position) - np.mean(low.position))
+    return float(np.mean(high.value) - np.mean(low.value)) / spread if spread else 0.0
 
-    The two points are independent runs, so their variances add: half² = ((1-w) half_low)² + (w half_high)².
+
+def read_between(low: Seeds, high: Seeds, level: float) -> Interval:
+    """The value at `level` on the line through two points.
+
+    A point whose position is off by dx is read slope dx too low, so what varies over its seeds is value - slope
+    position.  The points are independent runs, so variances add: half² = ((1-w) half_low)² + (w half_high)².
     """
-    first, second = t_interval(low), t_interval(high)
-    value = (1 - weight) * first.mean + weight * second.mean
-    halves = [part * one.half for part, one in ((1 - weight, first), (weight, second)) if part > 0]
-    return Interval(value, float(np.hypot.reduce(halves)), min(first.seeds, second.seeds))
+    steep, spread = slope(low, high), float(np.mean(high.position) - np.mean(low.position))
+    weight = (level - float(np.mean(low.position))) / spread if spread else 0.0
+    value = (1 - weight) * float(np.mean(low.value)) + weight * float(np.mean(high.value))
+    halves = [part * one.around(steep).half for part, one in ((1 - weight, low), (weight, high)) if part > 0]
+    return Interval(value, float(np.hypot.reduce(halves)), min(len(low.value), len(high.value)))
 
 
 def gap(unconstrained: Interval, method: Interval) -> Interval:

@@ -50,6 +50,28 @@ def cvar(counts: ArrayLike, fraction: float = 0.1) -> float:
     return float(np.partition(counts, counts.size - tail)[counts.size - tail :].mean())
 
 
+def least_cvar(mean: float, fraction: float = 0.1) -> float:
+    """The smallest CVaR that whole counts with this mean allow: every episode has ⌊mean⌋ or one more."""
+    floor = math.floor(mean)
+    return floor + min(1.0, (mean - floor) / fraction)
+
+
+def independent_cvar(mean: float, fraction: float = 0.1) -> float:
+    """The CVaR of violations that fall independently of each other: counts by Poisson's law.
+
+    E[N; N > q] = mean P(N >= q), and the episodes that are left of the tail have q, its smallest count.
+    """
+    from scipy.special import pdtrc  # P(N > q)
+
+    if mean == 0:
+        return 0.0
+    q = 0
+    while pdtrc(q, mean) > fraction:
+        q += 1
+    at_least = pdtrc(q - 1, mean) if q else 1.0
+    return float((mean * at_least + q * (fraction - pdtrc(q, mean))) / fraction)
+
+
 def rate(counts: ArrayLike, lengths: ArrayLike) -> float:
     """Violations per environment step: all violations over all steps.  NaN where lengths are not known."""
     counts, lengths = _vector(counts), _vector(lengths)

@@ -6,6 +6,7 @@ The file is text: a line `### heading` begins a part, an empty line a paragraph.
 
 is column `p_any` of the row `ESR (k=1)` of data/complete_no_killing.csv, so that words cannot outlive their numbers.
 Where the first column does not tell rows apart, a row is a mapping: {"agent": "ESR (k=1)", "quantity": "return"}.
+Of a curve, `value("multiplier_no_killing", {"arm": "d=1"}, "mean", steps=5e7)` reads the row nearest to that step.
 """
 
 from __future__ import annotations
@@ -25,17 +26,20 @@ def read(path: str | Path, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str
     """Headings and their paragraphs; Refused where a number is asked for that no table has."""
     import jinja2
 
-    def value(table: str, row: str | Mapping[str, object], column: str):
+    def value(table: str, row: str | Mapping[str, object], column: str, steps: float | None = None):
         if table not in tables:
             raise Refused(f"{path} reads table {table!r}, which this report does not have; it has {_listed(tables)}")
         frame = tables[table]
         wanted = row if isinstance(row, Mapping) else {frame.columns[0]: row}
-        for name in (*wanted, column):
+        for name in (*wanted, column, *(() if steps is None else ("steps",))):
             if name not in frame:
                 raise Refused(f"{path} reads column {name!r} of {table}, which has {_listed(frame.columns)}")
         found = frame
         for name, content in wanted.items():
-            found = found[found[name] == content]
+            found = found.loc[found[name] == content]
+        if steps is not None:
+            away = (found["steps"] - steps).abs()
+            found = found.loc[away == away.min()]
         if len(found) != 1:
             names = f"; its rows: {_listed(frame.iloc[:, 0])}"
             raise Refused(f"{path} reads row {row!r} of {table}: there are {len(found)} such rows{names}")

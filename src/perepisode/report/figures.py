@@ -112,6 +112,45 @@ def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Se
     return Drawing(figure, pd.DataFrame(rows), caption)
 
 
+def tail(view: View) -> Drawing:
+    """Worst-tenth mean against mean violations, between the least that mean allows and violations without memory."""
+    figure = Figure((WIDTH, 4.3), layout="constrained")
+    axes = figure.add_subplot()
+    rows = []
+    for point in view.main:
+        harm, worst = point.interval(metrics.mean), point.interval(cvar)
+        row = {"agent": point.label, "method": point.method, "violations": harm.mean, "violations_ci": harm.half}
+        row |= {"cvar": worst.mean, "cvar_ci": worst.half, "least_cvar": metrics.least_cvar(harm.mean)}
+        rows.append({**row, "independent_cvar": metrics.independent_cvar(harm.mean)})
+    caption = (
+        "Violations in the worst tenth of episodes against the mean of all (± 95 % t interval over seeds): "
+        "agents of equal mean differ in height alone."
+    )
+    if all((seed.counts % 1 == 0).all() for point in view.main for seed in point.seeds):
+        means = np.linspace(0, max(row["violations"] for row in rows), 400)
+        laws = (
+            ("violations independent of each other", metrics.independent_cvar, ":"),
+            ("least possible", metrics.least_cvar, "-"),
+        )
+        for label, law, line in laws:
+            axes.plot(means, [law(mean) for mean in means], line, color=FAINT, lw=1.2, label=label, zorder=1)
+        caption += " On the dotted line one violation says nothing about the next; nothing can lie below the grey line."
+    for method in view.methods:
+        own = [row for row in rows if row["method"] == method]
+        _draw_points(
+            axes, method, *([row[key] for row in own] for key in ("violations", "cvar", "violations_ci", "cvar_ci"))
+        )
+    axes.set_xlabel("violations an episode")
+    axes.set_ylabel("CVaR 10 % (violations)")
+    axes.margins(0.08)
+    axes.set_xlim(left=-0.05 * axes.get_xlim()[1])  # an interval may reach below zero, a count does not
+    axes.set_ylim(bottom=-0.05 * axes.get_ylim()[1])
+    named = [point for point in view.main if point.method not in ("erm", "unconstrained")]
+    name_points(axes, [(p.interval(metrics.mean).mean, p.interval(cvar).mean, *_name(p)) for p in named])
+    axes.legend(loc="upper left")  # no tail is far above its mean
+    return Drawing(figure, pd.DataFrame(rows), caption)
+
+
 def budget_sweep(view: View) -> Drawing:
     """Return and worst-tenth mean against the budget: per episode (ESR) or in expectation (Lagrangian)."""
     figure = Figure((WIDTH, 4.6), layout="constrained")
@@ -154,8 +193,12 @@ def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Se
 
 def _named(point: Point) -> tuple[float, float, str, str]:
     returns, harm = _mean_pair(point)
-    name, colour, _ = look(point.method)
-    return harm, returns, point.arm or name, colour
+    return harm, returns, *_name(point)
+
+
+def _name(point: Point) -> tuple[str, str]:
+    label, colour, _ = look(point.method)
+    return point.arm or label, colour
 
 
 def _frontier_axes(axes: Axes) -> None:
@@ -167,17 +210,27 @@ def _frontier_axes(axes: Axes) -> None:
 def _draw_method(axes: Axes, method: str, points: Sequence[Point]) -> None:
     pairs = np.array([_mean_pair(point) for point in points])
     halves = np.array([(compare.t_interval(p.returns).half, p.interval(metrics.mean).half) for p in points])
+    _draw_points(axes, method, pairs[:, 1], pairs[:, 0], halves[:, 1], halves[:, 0])
+
+
+def _draw_points(axes: Axes, method: str, x, y, x_half, y_half) -> None:
+    """A method's arms with their intervals, joined where they are a sweep."""
     label, colour, marker = look(method)
     front = 4 if method in PER_EPISODE else 3
     line = "none" if method in ("erm", "unconstrained") else "-"
     axes.errorbar(
-        pairs[:, 1], pairs[:, 0], np.nan_to_num(halves[:, 0]), np.nan_to_num(halves[:, 1]), fmt="none",
-        ecolor=colour, elinewidth=0.9, alpha=0.4, zorder=2,
-    )  # fmt: skip
-    axes.plot(
-        pairs[:, 1], pairs[:, 0], label=label, color=colour, marker=marker, ms=6.5, lw=1.1, mec="white",
-        mew=0.6, linestyle=line, zorder=front,
-    )  # fmt: skip
+        x,
+        y,
+        np.nan_to_num(y_half),
+        np.nan_to_num(x_half),
+        fmt="none",
+        ecolor=colour,
+        elinewidth=0.9,
+        alpha=0.4,
+        zorder=2,
+    )
+    axes.plot(x, y, label=label, color=colour, marker=marker, ms=6.5, lw=1.1, mec="white", mew=0.6, linestyle=line,
+              zorder=front)  # fmt: skip
 
 
 def _matched_band(axes: Axes, points: Sequence[Point]) -> None:

@@ -91,31 +91,55 @@ def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
         shares = [(point.label, matched.tail(point, chosen).p_over) for point in (chosen, *rivals)]
         listed = ", ".join(f"{label} {percent(*share[:2])}" for label, share in shares)
         sentences.append(f"Episodes over the budget of {chosen.budget:g}: {listed}.")
-    return sentences + _interpolated_view(view, chosen, rivals)
+    return [*sentences, *_interpolated_view(view, chosen, rivals), *_same_mean_view(view, chosen)]
 
 
 def _interpolated_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
-    """Where arms are not matched as they are: every rival's frontier read at the focal agent's return."""
+    """Where arms are not matched as they are: frontiers read at the focal agent's return, or near it by all."""
     if not matched.unmatched(view, chosen, rivals):
         return []
     reads = [matched.interpolated(view, chosen, rival.method) for rival in rivals]
-    listed, beyond = [], []
-    for read in reads:
-        label, tail = look(read.method).label, read.tail
+    beyond = [f"{look(read.method).label} ({read.between})" for read in reads if read.tail is None]
+    sentences = []
+    if len(beyond) < len(reads):
+        level = number(chosen.mean_return, 1)
+        text = f"Interpolated to return {level} exactly, the worst-tenth mean is {_listed(reads, chosen)}."
+        sentences.append(text + (f" Not reached by {', '.join(beyond)}." if beyond else ""))
+    every = matched.common(view, chosen, matched.RETURN)
+    if beyond and every is not None:
+        sentences.append(
+            f"At return {number(every.level, 1)}, the nearest that the frontier of every method reaches, that of "
+            f"{look(chosen.method).label} too, the worst-tenth mean is {_listed(every.reads, chosen)}."
+        )
+    return sentences
+
+
+def _same_mean_view(view: View, chosen: Point) -> list[str]:
+    """Agents that are equally ethical on average, per episode."""
+    even = matched.common(view, chosen, matched.VIOLATIONS)
+    if even is None:
+        return []
+    listed = _listed(even.reads, chosen, tests=False)
+    alone, least = number(metrics.independent_cvar(even.level)), number(metrics.least_cvar(even.level))
+    return [
+        f"At the same mean of {number(even.level)} violations an episode the worst-tenth mean is {listed}; it would be "
+        f"{alone} if violations fell independently of each other, and {least} at the least."
+    ]
+
+
+def _listed(reads: list[matched.Interpolated], chosen: Point, tests: bool = True) -> str:
+    """Worst-tenth mean of each method that reaches the level, its share over budget, its test."""
+    texts = []
+    for method, _, tail in reads:
         if tail is None:
-            beyond.append(f"{label} ({read.between})")
             continue
-        text = f"{label} {plus_minus(*tail.cvar[:2])}"
+        text = f"{look(method).label} {plus_minus(*tail.cvar[:2])}"
         if chosen.budget == chosen.budget:
             text += f" with {percent(*tail.p_over[:2])} over budget"
-        if tail.against_focal is not None:
+        if tests and tail.against_focal is not None:
             text += f" (t = {number(tail.against_focal.t, 1)}, p {_p(tail.against_focal.p)})"
-        listed.append(text)
-    if not listed:
-        return []
-    level = number(chosen.mean_return, 1)
-    text = f"Interpolated to return {level} exactly, the worst-tenth mean is {'; '.join(listed)}."
-    return [text + (f" Not reached by {', '.join(beyond)}." if beyond else "")]
+        texts.append(text)
+    return "; ".join(texts)
 
 
 def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
@@ -192,7 +216,11 @@ def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
     if apart:
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in apart)
         reached = [point for point in apart if matched.interpolated(view, chosen, point.method).tail is not None]
-        remedy = "the interpolated table compares at the exact return" if reached else "no frontier reaches it"
+        remedy = "no frontier reaches it"
+        if reached:
+            remedy = "the interpolated table compares at the exact return"
+        elif matched.common(view, chosen, matched.RETURN) is not None:
+            remedy += ", and all are compared at the nearest return that each reaches"
         caveats.append(f"Not truly matched: {listed} against {number(chosen.mean_return)} of {chosen.label}; {remedy}.")
     if not rivals:
         caveats.append("No other method to match with, so nothing here is a comparison at equal return.")

@@ -129,6 +129,10 @@ def _comparison_blocks(section: Section, view: View, chosen: Point, rivals: list
         section.add(tables.matched_nearest(view, chosen))
         nowhere = f"Interpolated tails are left out: no rival's frontier reaches the return of {chosen.label}."
         section.add(tables.matched_interpolated(view, chosen), nowhere)
+        section.add(tables.same_return(view, chosen))
+        section.add(tables.matched_wider(view, chosen))
+        section.draw(f"tail_{name}", "The worst tenth against the mean", figures.tail(view))
+        section.add(tables.same_violations(view, chosen))
     else:
         section.left_out.append("Matched tails are left out: there is no second method with a sweep to match.")
     if len([point for point in view.of("esr") if point.value == point.value]) > 1:
@@ -247,6 +251,7 @@ def _reading_section(inputs: Inputs) -> Section:
         "±": "95 % t interval over seeds, the replication unit; never over episodes",
         "Welch t, p": "two-sided test of equal means with unequal variances, one number a seed",
         "matched": "compared at equal mean return: nearest arm, or interpolated along the method's frontier",
+        "independent, least": "the worst tenth that the mean alone implies: by Poisson's law, and at the least",
         "protocol": f"this report: {tables.basis(inputs.views[0])}",
     }
     shown = {"Metric": list(meanings), "Meaning": list(meanings.values())}

@@ -44,7 +44,9 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     """The focal agent and, of every rival method, the arm of nearest return (the paper's Table 1)."""
     points = [chosen, *matched.partners(view, chosen)]
     tails = [matched.tail(point, chosen) for point in points]
-    shown = {"Agent": [point.label for point in points], **_tail_columns(tails, chosen)}
+    shown = {"Agent": [point.label for point in points], **_tail_columns(tails, _over(chosen))}
+    if over := _over(chosen):
+        shown[over] = [percent(one.p_over.mean) for one in tails]  # its interval would not fit beside the bootstrap's
     bounds = [compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], cvar) for point in points]
     shown["Bootstrap"] = [f"{low:.2f} – {high:.2f}" for low, high in bounds]
     shown["Tail / N"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
@@ -61,37 +63,100 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     return Table(f"matched_nearest_{slug(view.dilemma)}", "Matched tails, nearest return", note, shown, frame, methods)
 
 
+def matched_wider(view: View, chosen: Point) -> Table | None:
+    """Every wider budget of the focal method beside its own nearest rivals: the paper pairs each ESR point."""
+    groups = [point for point in view.of(chosen.method) if point.budget > chosen.budget]
+    if not groups:
+        return None
+    pairs = [(point, own) for own in groups for point in (own, *matched.partners(view, own))]
+    tails = [matched.tail(point, own) for point, own in pairs]
+    shown = {"Agent": [point.label for point, _ in pairs], **_tail_columns(tails, "P(>k)")}
+    frame = _tail_frame(shown["Agent"], tails)
+    frame.insert(0, "focal", [own.label for _, own in pairs])
+    note = (
+        f"As above for each wider budget k of {look(chosen.method).label}; P(>k) and Welch's test compare with the "
+        "agent of that budget."
+    )
+    title = "Matched tails of wider budgets, nearest return"
+    methods = [point.method for point, _ in pairs]
+    return Table(f"matched_wider_{slug(view.dilemma)}", title, note, shown, frame, methods)
+
+
 def matched_interpolated(view: View, chosen: Point) -> Table | None:
     """The same with every rival's frontier read at exactly the focal agent's return."""
     reads = [matched.interpolated(view, chosen, method) for method in matched.rivals(view, chosen)]
+    own = matched.Interpolated(chosen.method, "measured", matched.tail(chosen, chosen))
+    note = (
+        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated "
+        f"linearly to the return of {chosen.label}, so that no difference is left to position: {_BETWEEN}"
+    )
+    missing = "".join(f" {look(read.method).label} is left out: {read.between}." for read in reads if read.tail is None)
+    title = "Matched tails, interpolated to the same return"
+    name = f"matched_interpolated_{slug(view.dilemma)}"
     reached = [read for read in reads if read.tail is not None]
     if not reached:
         return None
-    tails = [matched.tail(chosen, chosen), *(read.tail for read in reached)]
     labels = [chosen.label, *(look(read.method).label for read in reached)]
-    shown = {"Agent": labels, **_tail_columns(tails, chosen)}
-    shown["Read between"] = ["measured", *(read.between for read in reached)]
+    return _read_table(name, title, note + missing, [own, *reached], labels, chosen)
+
+
+def same_return(view: View, chosen: Point) -> Table | None:
+    """All methods at one return, where the focal agent's own is not reached by every rival."""
+    found = matched.common(view, chosen, matched.RETURN)
+    if found is None or found.level == chosen.mean_return:
+        return None
+    note = (
+        f"Not every method has an agent at the return of {chosen.label}. All frontiers, its own method's too, are read "
+        f"at {number(found.level)}, the nearest return that each of them reaches: {_BETWEEN}"
+    )
+    labels = [look(read.method).label for read in found.reads]
+    title = "Every method at one return"
+    return _read_table(f"same_return_{slug(view.dilemma)}", title, note, found.reads, labels, chosen)
+
+
+def same_violations(view: View, chosen: Point) -> Table | None:
+    """All methods at one mean count of violations: equally ethical on average, and per episode?"""
+    found = matched.common(view, chosen, matched.VIOLATIONS)
+    if found is None:
+        return None
+    note = (
+        f"All frontiers read at {number(found.level)} violations an episode, the number nearest to {chosen.label} that "
+        f"each of them reaches. With that mean the worst tenth has {number(metrics.least_cvar(found.level))} at the "
+        f"least, and {number(metrics.independent_cvar(found.level))} where violations fall independently of each "
+        f"other: {_BETWEEN}"
+    )
+    labels = [look(read.method).label for read in found.reads]
+    title = "Every method at the same mean violations"
+    return _read_table(f"same_violations_{slug(view.dilemma)}", title, note, found.reads, labels, chosen)
+
+
+_BETWEEN = (
+    "“a → b, 40%” is 40 % of the way from a to b. Variances of the ends add, and an end that varies in position over "
+    "its seeds is as uncertain as the slope makes it."
+)
+
+
+def _read_table(name: str, title: str, note: str, reads: list[matched.Interpolated], labels, chosen: Point) -> Table:
+    tails = [read.tail for read in reads if read.tail is not None]
+    shown = {"Agent": labels, **_tail_columns(tails, _over(chosen))}
+    shown["Read between"] = [read.between for read in reads]
     frame = _tail_frame(labels, tails)
     frame["between"] = shown["Read between"]
-    note = (
-        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated "
-        f"linearly to the return of {chosen.label}, so that no difference is left to position: “a → b, 40%” "
-        "is 40 % of the way from a to b. Variances of the ends add."
-    )
-    missing = "".join(f" {look(read.method).label} is left out: {read.between}." for read in reads if read.tail is None)
-    methods = [chosen.method, *(read.method for read in reached)]
-    title = "Matched tails, interpolated to the same return"
-    return Table(f"matched_interpolated_{slug(view.dilemma)}", title, note + missing, shown, frame, methods)
+    return Table(name, title, note, shown, frame, [read.method for read in reads])
 
 
-def _tail_columns(tails: list[matched.Tail], chosen: Point) -> dict[str, list[str]]:
+def _over(chosen: Point) -> str:
+    return f"P(>{chosen.budget:g})" if chosen.budget == chosen.budget else ""
+
+
+def _tail_columns(tails: list[matched.Tail], over: str) -> dict[str, list[str]]:
     columns = {
         "Return": [plus_minus(one.returns.mean, one.returns.half) for one in tails],
         "Violations": [plus_minus(one.mean.mean, one.mean.half) for one in tails],
         "P(≥1)": [number(one.p_any.mean) for one in tails],
     }
-    if chosen.budget == chosen.budget:
-        columns[f"P(>{chosen.budget:g})"] = [percent(one.p_over.mean) for one in tails]
+    if over:
+        columns[over] = [percent(*one.p_over[:2]) for one in tails]
     columns["Std"] = [number(one.std.mean) for one in tails]
     columns["CVaR 10 %"] = [plus_minus(one.cvar.mean, one.cvar.half) for one in tails]
     tests = [one.against_focal for one in tails]
