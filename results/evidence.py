@@ -8,7 +8,8 @@
 
 `run` trains and judges packs of up to 16 runs that are not kept here yet, then replays the worst episode of each agent
 named in WATCHED.  `keep` takes the episodes tables, every sixteenth row of the training metrics, the seconds each pack
-took and the replays.
+took and the replays.  The packs of lists 1 and 2 were started by hand, as `run` starts them (`python -m
+perepisode.study.work OUT TASK`), the second while the first still trained, so that it compiled meanwhile.
 """
 
 import argparse
@@ -150,7 +151,7 @@ def report(kept: Path, into: Path) -> None:
 
 
 def readme(kept: Path) -> str:
-    """README's part: scale, what the report says first, one table, one figure.  All of it from committed files."""
+    """README's part: scale, one table, one figure, the answer in short and the caveats.  All from committed files."""
     agents = pd.read_csv(kept / "report" / "data" / "complete_no_killing.csv")
     rows = [
         f"| {one.agent} | {plus_minus(one.task_return, one.return_ci)} "
@@ -159,15 +160,18 @@ def readme(kept: Path) -> str:
         for one in agents.rename(columns={"return": "task_return"}).itertuples()
     ]
     runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
-    packs = [json.loads(path.read_text()) for path in kept.glob("packs/*.json")]
+    packs = [json.loads(path.read_text()) for path in sorted(kept.glob("packs/*.json"))]
+    minutes = [f"{pack['seconds'] / 60:.0f}" for pack in packs]
     steps, devices = {run["steps"] for run in runs}, {run["device"].split(": ")[1].split(" x ")[0] for run in runs}
     scale = (
         f"{len(runs)} runs of {' and '.join(f'{one:,}' for one in sorted(steps))} steps (the paper's have 10⁹), "
         f"seeds {', '.join(map(str, SEEDS))}, trained on exact counts where nothing else is said, "
-        f"in {sum(pack['seconds'] for pack in packs) / 60:.0f} minutes of one {' or '.join(sorted(devices))}, "
-        f"judging included."
+        f"in {len(packs)} programs that took {', '.join(minutes[:-1])} and {minutes[-1]} minutes of one "
+        f"{' or '.join(sorted(devices))}, compiling and judging included."
     )
-    said = (kept / "report" / "report.md").read_text().split("\n## ")[0].split("\n**", 1)[1]
+    written = (kept / "report" / "report.md").read_text()
+    answer = written.split("### In short\n")[1].split("\n### ")[0]
+    caveats = written.split("Read with care:\n")[1].split("\n## ")[0]
     return "\n".join(
         [
             BEGIN,
@@ -177,9 +181,15 @@ def readme(kept: Path) -> str:
             "|---|---:|---:|---:|---:|---:|---:|",
             *rows,
             "",
-            "![Violations per episode](results/craftax/report/figures/distributions_no_killing.svg)",
+            "![The worst tenth of episodes against the mean](results/craftax/report/figures/tail_no_killing.svg)",
             "",
-            f"**{said.strip()}",
+            "*Agents of equal mean differ in height alone. On the dotted line a violation tells nothing of the next.*",
+            "",
+            answer.strip(),
+            "",
+            "Read with care:",
+            "",
+            caveats.strip(),
             END,
         ]
     )

@@ -226,7 +226,6 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
         "p_any": metrics.p_any,
         "p_over_1": partial(metrics.p_over, budget=1),
         "cvar": cvar,
-        "worst": metrics.worst,
     }
     rows = [_complete_row(point, metric_of, others) for point in points]
     frame = pd.DataFrame(rows)
@@ -240,7 +239,7 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
         "P(≥1)": [number(row["p_any"], 3) for row in rows],
         "P(>1)": [number(row["p_over_1"], 3) for row in rows],
         "CVaR 10 %": [plus_minus(row["cvar"], row["cvar_ci"]) for row in rows],
-        "Worst": [number(max(point.each(metrics.worst)), 0) for point in points],
+        "Worst": [number(row["worst"], 0) for row in rows],
         **{dilemma_name(name): [number(row[f"violations_{name}"]) for row in rows] for name in others},
         "Utility": [number(row["utility"]) for row in rows],
         "Seeds": [str(row["seeds"]) for row in rows],
@@ -271,6 +270,7 @@ def _complete_row(point: Point, metric_of: dict, others: list[str]) -> dict:
     }
     for name, metric in metric_of.items():
         row[name], row[f"{name}_ci"], _ = point.interval(metric)
+    row["worst"] = max(point.each(metrics.worst))
     for name in others:
         row[f"violations_{name}"] = float(np.mean([seed.others[name].mean() for seed in point.seeds]))
         row[f"cvar_{name}"] = float(np.mean([cvar(seed.others[name]) for seed in point.seeds]))
