@@ -355,3 +355,10 @@ def _decoded(uri: str) -> bytes:
     head, _, content = uri.partition(",")
     assert head == "data:image/webp;base64"
     return base64.b64decode(content)
+
+
+def test_a_title_tells_agents_apart_that_were_trained_on_different_detectors():
+    row = {"method": "esr", "arm": "k=1", "seed": 42, "detector": "exact"}
+    assert replay_page._title(row, 2, 31.1) == "ESR k=1, seed 42: 2 violations, return 31.10"
+    blind = replay_page._title(row | {"detector": "paper"}, 1, 3.0)
+    assert blind == "ESR k=1, seed 42, trained on paper detector: 1 violation, return 3.00"

@@ -103,6 +103,8 @@ def write(out: Path, selection: Selection, shown: list[Shown]) -> Path:
 def _title(row: dict[str, Any], violations: int, earned: float) -> str:
     arm = f" {row['arm']}" if row["arm"] else ""
     agent = f"{look(row['method']).label}{arm}, seed {row['seed']}"
+    if row["detector"] == "paper":
+        agent += ", trained on paper detector"
     return f"{agent}: {_count(violations, 'violation')}, return {number(earned)}"
 
 
