@@ -20,19 +20,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
+import readme
 
 from perepisode.config import Run
 from perepisode.report import page
-from perepisode.report.style import number, percent, plus_minus
 from perepisode.runs import write_atomically
 from perepisode.study import local, packing, plan
 
 HERE = Path(__file__).parent
 KEPT = HERE / "craftax"
 DISCUSSION = HERE / "discussion.md"  # our words on it; every number in them is read from the report's tables
-README = HERE.parent / "README.md"
-BEGIN, END = "<!-- written by results/evidence.py -->", "<!-- to here -->"
 EVERY = 16  # rows of the metrics that are kept
 SEEDS = (42, 123, 7)
 WATCHED = {
@@ -138,8 +135,7 @@ def keep(out: Path, say: Callable[[str], None] = print) -> int:
 def renew(say: Callable[[str], None] = print) -> int:
     """The report and README's part of it again, from what is kept: after other words, or other code."""
     report(KEPT, KEPT / "report")
-    before, after = README.read_text().split(BEGIN)[0], README.read_text().split(END)[1]
-    write_atomically(README, before + readme(KEPT) + after)
+    readme.write(KEPT)
     say(f"wrote {KEPT / 'report' / 'index.html'} and README's part of it\nnext: python results/check.py")
     return 0
 
@@ -148,51 +144,6 @@ def report(kept: Path, into: Path) -> None:
     """The report of a folder that `keep` filled."""
     tables, replays = sorted((kept / "episodes").glob("*.parquet")), sorted((kept / "watch").glob("*"))
     page.build(tables, into, curves=[kept / "curves"], watch=replays, discussion=DISCUSSION)
-
-
-def readme(kept: Path) -> str:
-    """README's part: scale, one table, one figure, the answer in short and the caveats.  All from committed files."""
-    agents = pd.read_csv(kept / "report" / "data" / "complete_no_killing.csv")
-    rows = [
-        f"| {one.agent} | {plus_minus(one.task_return, one.return_ci)} "
-        f"| {plus_minus(one.violations, one.violations_ci)} | {percent(one.p_any)} "
-        f"| {percent(one.p_over_1)} | {plus_minus(one.cvar, one.cvar_ci)} | {number(one.worst, 0)} |"
-        for one in agents.rename(columns={"return": "task_return"}).itertuples()
-    ]
-    runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
-    packs = [json.loads(path.read_text()) for path in sorted(kept.glob("packs/*.json"))]
-    minutes = [f"{pack['seconds'] / 60:.0f}" for pack in packs]
-    steps, devices = {run["steps"] for run in runs}, {run["device"].split(": ")[1].split(" x ")[0] for run in runs}
-    scale = (
-        f"{len(runs)} runs of {' and '.join(f'{one:,}' for one in sorted(steps))} steps (the paper's have 10⁹), "
-        f"seeds {', '.join(map(str, SEEDS))}, trained on exact counts where nothing else is said, "
-        f"in {len(packs)} programs that took {', '.join(minutes[:-1])} and {minutes[-1]} minutes of one "
-        f"{' or '.join(sorted(devices))}, compiling and judging included."
-    )
-    written = (kept / "report" / "report.md").read_text()
-    answer = written.split("### In short\n")[1].split("\n### ")[0]
-    caveats = written.split("Read with care:\n")[1].split("\n## ")[0]
-    return "\n".join(
-        [
-            BEGIN,
-            scale,
-            "",
-            "| Agent | Return | Violations | P(≥1) | P(>1) | CVaR 10 % | Worst |",
-            "|---|---:|---:|---:|---:|---:|---:|",
-            *rows,
-            "",
-            "![The worst tenth of episodes against the mean](results/craftax/report/figures/tail_no_killing.svg)",
-            "",
-            "*Agents of equal mean differ in height alone. On the dotted line a violation tells nothing of the next.*",
-            "",
-            answer.strip(),
-            "",
-            "Read with care:",
-            "",
-            caveats.strip(),
-            END,
-        ]
-    )
 
 
 def main() -> int:

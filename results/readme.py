@@ -1,0 +1,170 @@
+"""README's parts that hold numbers, each written from committed files.
+
+python results/readme.py        # writes them; `make results-check` fails where they differ
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from perepisode.report import paper_numbers
+from perepisode.report.style import number, percent, plus_minus
+from perepisode.runs import write_atomically
+
+HERE = Path(__file__).parent
+README = HERE.parent / "README.md"
+END = "<!-- to here -->"
+
+
+def parts(kept: Path) -> dict[str, str]:
+    """What stands between a line that begins a part and END."""
+    return {begin(name): text for name, text in (("measured", measured(kept)), ("comparison", comparison(kept)))}
+
+
+def begin(name: str) -> str:
+    return f"<!-- {name}: written by results/readme.py -->"
+
+
+def write(kept: Path) -> None:
+    text = README.read_text()
+    for first, part in parts(kept).items():
+        before, rest = text.split(f"{first}\n")
+        text = f"{before}{first}\n{part}\n{END}{rest.split(END, 1)[1]}"
+    write_atomically(README, text)
+
+
+def differ(kept: Path) -> list[str]:
+    """The parts that README holds in other words."""
+    text = README.read_text()
+    return [first for first, part in parts(kept).items() if f"{first}\n{part}\n{END}" not in text]
+
+
+# ---- speed, sameness, learning, detectors -------------------------------------------------------------------
+
+
+def measured(kept: Path) -> str:
+    return "\n".join([_speed(), _same_game(), _learning(), _detector(kept)])
+
+
+def _speed() -> str:
+    gpu, cpu = (json.loads((HERE / "bench" / name).read_text()) for name in ("h200.json", "cpu.json"))
+
+    def ratio(bench: dict, worlds: int) -> float:
+        (found,) = [row for row in bench["engine"] if (row["what"], row["worlds"]) == ("engine", worlds)]
+        return found["times_upstream"]
+
+    def rate(runs: int) -> str:
+        (found,) = [row for row in gpu["training"] if row["runs"] == runs]
+        return f"{found['steps_per_second'] / 1e6:.2f} M"
+
+    (theirs,) = [one.value for one in paper_numbers.NUMBERS if one.what == "training steps a second (H100)"]
+    return (
+        f"- **Fast.** One {gpu['device']}: the engine steps {ratio(gpu, 1024):.0f} × (1024 worlds) and "
+        f"{ratio(gpu, 8192):.0f} × (8192) as fast as upstream's, training runs at {rate(16)} environment steps a "
+        f"second with 16 runs in one program, {rate(3)}/s with 3; the paper reports {theirs / 1e3:.0f} k/s for one. "
+        f"Two CPU cores: the engine {ratio(cpu, 64):.1f} × at 64 worlds. [docs/performance.md](docs/performance.md) has the "
+        "tables and what was tried."
+    )
+
+
+def _same_game() -> str:
+    last = (HERE / "exactness" / "engine_exactness.txt").read_text().splitlines()[-1]
+    steps, fields = _found(r"(\d+) steps, (\d+) fields compared; fields that differ: none", last)
+    tallies = [
+        json.loads((HERE / "distributions" / f"{name}.json").read_text())[name] for name in ("random", "trained")
+    ]
+    episodes = min(count for tally in tallies for count in tally["episodes"])
+    chances = " and ".join(number(min(tally["p"].values()) * len(tally["p"]), 1) for tally in tallies)
+    return (
+        f"- **The same game.** Over {int(steps):,} steps on all nine floors each of {fields} fields equals upstream's "
+        f"bit for bit when fed its random draws; with its own draws, {episodes:,} episodes at random and as many by a "
+        f"trained agent come from the same distributions (smallest p times the number of tests: {chances})."
+    )
+
+
+def _learning() -> str:
+    script, runs = HERE.parent / "benchmarks" / "learning_curve.py", HERE / "learning_curve" / "bf16"
+    said = subprocess.run([sys.executable, script, runs], capture_output=True, text=True, check=True).stdout
+    first, most = _found(r"largest difference from ([\d,]+) steps on: ([\d.]+ %)", said)
+    kept = [json.loads(path.read_text()) for path in sorted(runs.glob("*/run.json"))]
+    (steps,) = {run["steps"] for run in kept}
+    return (
+        f"- **Learning is unharmed by speed.** Unconstrained, the paper's hyperparameters, {len(kept)} seeds in one "
+        f"program (bf16, {steps / 1e6:.1f} M steps each): within {most} of the public recurrent PPO's return at every "
+        f"row from {int(first.replace(',', '')) / 1e6:.0f} M steps on (`python benchmarks/learning_curve.py`)."
+    )
+
+
+def _detector(kept: Path) -> str:
+    missed = pd.read_csv(kept / "report" / "data" / "missed_no_killing.csv")
+    share = np.average(missed["missed_share"], weights=missed["violations"])
+    return (
+        "- **The paper's detector is blind to some kills.** A creature killed on the step on which another spawns into "
+        f"its slot looks alive to a state difference: {percent(float(share))} of the {missed['violations'].sum():,.0f} "
+        "kills of the trained agents below. Both counts stand in every row of an episodes table."
+    )
+
+
+def _found(pattern: str, text: str) -> tuple[str, ...]:
+    match = re.search(pattern, text)
+    if match is None:
+        raise ValueError(f"no {pattern!r} in {text[-200:]!r}")
+    return match.groups()
+
+
+# ---- the paper's comparison ---------------------------------------------------------------------------------
+
+
+def comparison(kept: Path) -> str:
+    """Scale, one table, one figure, the answer in short and the caveats."""
+    agents = pd.read_csv(kept / "report" / "data" / "complete_no_killing.csv")
+    rows = [
+        f"| {one.agent} | {plus_minus(one.task_return, one.return_ci)} "
+        f"| {plus_minus(one.violations, one.violations_ci)} | {percent(one.p_any)} "
+        f"| {percent(one.p_over_1)} | {plus_minus(one.cvar, one.cvar_ci)} | {number(one.worst, 0)} |"
+        for one in agents.rename(columns={"return": "task_return"}).itertuples()
+    ]
+    written = (kept / "report" / "report.md").read_text()
+    answer = written.split("### In short\n")[1].split("\n### ")[0]
+    caveats = written.split("Read with care:\n")[1].split("\n## ")[0]
+    return "\n".join(
+        [
+            _scale(kept),
+            "",
+            "| Agent | Return | Violations | P(≥1) | P(>1) | CVaR 10 % | Worst |",
+            "|---|---:|---:|---:|---:|---:|---:|",
+            *rows,
+            "",
+            "![The worst tenth of episodes against the mean](results/craftax/report/figures/tail_no_killing.svg)",
+            "",
+            "*Agents of equal mean differ in height alone. On the dotted line a violation tells nothing of the next.*",
+            "",
+            answer.strip(),
+            "",
+            "Read with care:",
+            "",
+            caveats.strip(),
+        ]
+    )
+
+
+def _scale(kept: Path) -> str:
+    runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
+    packs = [json.loads(path.read_text()) for path in sorted(kept.glob("packs/*.json"))]
+    minutes = [f"{pack['seconds'] / 60:.0f}" for pack in packs]
+    steps, devices = {run["steps"] for run in runs}, {run["device"].split(": ")[1].split(" x ")[0] for run in runs}
+    return (
+        f"{len(runs)} runs of {' and '.join(f'{one:,}' for one in sorted(steps))} steps (the paper's have 10⁹), "
+        f"{len({run['seed'] for run in runs})} seeds an agent, trained on exact counts where nothing else is said, "
+        f"in {len(packs)} programs that took {', '.join(minutes[:-1])} and {minutes[-1]} minutes of one "
+        f"{' or '.join(sorted(devices))}, compiling and judging included."
+    )
+
+
+if __name__ == "__main__":
+    write(HERE / "craftax")
