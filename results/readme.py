@@ -67,8 +67,8 @@ def _speed() -> str:
         f"- **Fast.** One {gpu['device']}: the engine steps {ratio(gpu, 1024):.0f} × (1024 worlds) and "
         f"{ratio(gpu, 8192):.0f} × (8192) as fast as upstream's, training runs at {rate(16)} environment steps a "
         f"second with 16 runs in one program, {rate(3)}/s with 3; the paper reports {theirs / 1e3:.0f} k/s for one. "
-        f"Two CPU cores: the engine {ratio(cpu, 64):.1f} × at 64 worlds. [docs/performance.md](docs/performance.md) has the "
-        "tables and what was tried."
+        f"Two CPU cores: the engine {ratio(cpu, 64):.1f} × at 64 worlds. "
+        "[docs/performance.md](docs/performance.md) has the tables and what was tried."
     )
 
 
