@@ -76,30 +76,32 @@ def seeds(position, value):
 
 
 def test_reading_between_points_that_lie_still_is_linear_and_adds_variances():
-    low, high = [1.0, 1.1, 1.2], [2.0, 2.3, 2.6]
-    read = compare.read_between(seeds([30.0] * 3, low), seeds([34.0] * 3, high), 31.0)
+    low, high = np.array([1.0, 1.1, 1.2]), np.array([2.0, 2.3, 2.6, 2.3])
+    read = compare.read_between(seeds([30.0] * 3, low), seeds([34.0] * 4, high), 31.0)
     assert read.mean == pytest.approx(0.75 * 1.1 + 0.25 * 2.3)
-    parts = 0.75 * compare.t_interval(low).half, 0.25 * compare.t_interval(high).half
-    assert read.half == pytest.approx(np.hypot(*parts))
-    own = compare.read_between(seeds([30.0] * 3, low), seeds([34.0], [9.0]), 30.0)
-    assert own.half == pytest.approx(compare.t_interval(low).half)
+    # as a contrast of means: scipy's Welch test of 0.75 low against -0.25 high
+    test = stats.ttest_ind(0.75 * low, -0.25 * high, equal_var=False)
+    bounds = test.confidence_interval(0.95)
+    assert (read.mean - read.half, read.mean + read.half) == pytest.approx((bounds.low, bounds.high))
+    assert read.seeds - 1 == pytest.approx(test.df)
 
 
+@pytest.mark.parametrize("runs", [3, 20])
 @pytest.mark.parametrize("together", [0.3, -0.3])  # covariance of position and value over seeds
-def test_reading_between_points_is_as_uncertain_as_their_positions_make_it(together):
+def test_reading_between_points_is_as_uncertain_as_their_positions_make_it(together, runs):
     """Studies drawn again and again: nineteen of twenty intervals hold the true value, 1.5 at 25."""
-    generator, studies, runs = np.random.default_rng(0), 4000, 20
+    generator, studies = np.random.default_rng(0), 4000
     spread = [[1.0, together], [together, 0.25]]
     low = generator.multivariate_normal([22.0, 0.5], spread, (studies, runs))
     high = generator.multivariate_normal([28.0, 2.5], spread, (studies, runs))
     reads = [compare.read_between(seeds(*a.T), seeds(*b.T), 25.0) for a, b in zip(low, high)]
     errors = np.array([read.mean for read in reads]) - 1.5
-    assert np.mean(errors) == pytest.approx(0.0, abs=0.01)
-    assert np.mean(np.abs(errors) <= [read.half for read in reads]) == pytest.approx(0.95, abs=0.015)
-    # values alone would be taken for too certain where they fall with the position, and too uncertain where they rise
-    blind = [np.hypot(*(0.5 * compare.t_interval(one[:, 1]).half for one in pair)) for pair in zip(low, high)]
-    covered = np.mean(np.abs(errors) <= blind)
-    assert covered < 0.85 if together < 0 else covered > 0.97
+    assert np.mean(errors) == pytest.approx(0.0, abs=0.02)
+    assert np.mean(np.abs(errors) <= [read.half for read in reads]) == pytest.approx(0.95, abs=0.02)
+    if runs == 20:  # values alone are taken for too certain where they fall with the position, else too uncertain
+        blind = [np.hypot(*(0.5 * compare.t_interval(one[:, 1]).half for one in pair)) for pair in zip(low, high)]
+        covered = np.mean(np.abs(errors) <= blind)
+        assert covered < 0.85 if together < 0 else covered > 0.97
 
 
 def test_points_on_one_line_are_read_without_error_wherever_their_seeds_lie():

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from scipy import stats
 
 from perepisode.evaluation import episodes
 from perepisode.report import page
@@ -228,20 +229,21 @@ def test_where_returns_do_not_match_the_findings_read_the_frontier_at_equal_retu
     ]
     html = build(pd.DataFrame(rows), tmp_path).replace("\u00a0", " ")
     spread = [0.25 * 1.0, 0.75 * 2.0]  # standard deviations over seeds, each with its part
-    half = 4.302652729911275 * np.hypot(*spread) / np.sqrt(3)  # t of two degrees of freedom
+    freedom = (spread[0] ** 2 + spread[1] ** 2) ** 2 / (spread[0] ** 4 / 2 + spread[1] ** 4 / 2)  # Satterthwaite
+    half = stats.t.ppf(0.975, freedom) * np.hypot(*spread) / np.sqrt(3)
     over = 0.25 * np.array([0, 0.1, 0.1]).mean() + 0.75 * 0.1
     found = re.search(r"Interpolated to return 31.0 exactly, the worst-tenth mean is (.*?)</li>", html).group(1)
     assert found.startswith(f"SER {0.25 * 2 + 0.75 * 6:.2f} ± {half:.2f} with {100 * over:.1f} %")
     assert found.endswith("Not reached by Lagrangian (its frontier reaches returns from 20.00 to 25.00 only).")
 
 
-def test_where_no_frontier_reaches_the_focal_return_all_are_read_where_all_reach(tmp_path):
-    """Seeds are alike.  The Lagrangian begins at return 34, where ESR is half way from k=4 to no constraint."""
+def test_agents_of_equal_mean_are_compared_in_the_findings(tmp_path):
+    """Seeds are alike; the Lagrangian has 1.2 violations on average, to which ESR is half way from k=1 to k=4."""
     tails = {  # method, arm: return, violations of the worst two of 20 episodes, of all others
         ("unconstrained", ""): (36.0, 5, 3),
-        ("esr", "k=1"): (20.0, 1, 0),
-        ("esr", "k=4"): (32.0, 4, 0),
-        ("lagrangian", "d=0.5"): (34.0, 3, 1),
+        ("esr", "k=1"): (30.0, 4, 0),
+        ("esr", "k=4"): (32.0, 20, 0),
+        ("lagrangian", "d=0.5"): (31.0, 3, 1),
     }
     rows = [
         {"method": method, "arm": arm, "seed": seed, "return": level, "violations": worst if episode < 2 else rest}
@@ -250,9 +252,8 @@ def test_where_no_frontier_reaches_the_focal_return_all_are_read_where_all_reach
         for episode in range(20)
     ]
     html = build(pd.DataFrame(rows), tmp_path).replace("\u00a0", " ")
-    found = re.search(r"At return 34.0, (.*?)</li>", html).group(1)
-    assert "ESR 4.50 ± 0.00 with 55.0 % ± 0.0 over budget; Lagrangian 3.00 ± 0.00 with 10.0 % ± 0.0" in found
-    # means: k=4 0.4, unconstrained 3.2, Lagrangian 1.2, so ESR is 2/7 of the way
     even = re.search(r"At the same mean of 1.20 violations an episode (.*?)</li>", html).group(1)
-    assert f"ESR {4 + 2 / 7:.2f} ± 0.00" in even
-    assert even.endswith("and 2.00 at the least.")
+    assert even.startswith("the worst-tenth mean is ESR 12.00 ± 0.00, Lagrangian 3.00 ± 0.00; if violations fell")
+    assert even.endswith("it would be 3.43, and it cannot be below 2.00.")
+    # the others' frontier: 31 at 1.2 violations, 36 at 3.2; k=1 has 0.4 and is left of it, k=4 has 2.0
+    assert f"frontier by {32 - (31 + 5 * 0.4):.1f}".replace("-", "−") in html

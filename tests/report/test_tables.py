@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from scipy import stats
 
 from perepisode.evaluation import compare
 from perepisode.evaluation import episodes as tables_of
@@ -75,43 +76,71 @@ def test_a_frontier_that_does_not_reach_is_left_out_with_the_reason():
 
 
 def test_interpolation_is_as_uncertain_as_returns_make_it(view):
-    """Arms with one return a seed: what varies is CVaR - slope × return, of the focal agent too."""
+    """What varies over seeds is CVaR - slope × return, of the focal agent too, which gave the level."""
     read, steep = matched.interpolated(view, matched.focal(view), "ser"), (2.5 - 0.5) / (35.2 - 32.9)
+    low, high = np.array([1, 0]) - steep * np.array([32.8, 33.0]), np.array([3, 2]) - steep * np.array([35.0, 35.4])
     weight = (34.15 - 32.9) / (35.2 - 32.9)
-    low = compare.t_interval(np.array([1, 0]) - steep * np.array([32.8, 33.0]))
-    high = compare.t_interval(np.array([3, 2]) - steep * np.array([35.0, 35.4]))
-    assert read.tail.cvar.half == pytest.approx(np.hypot((1 - weight) * low.half, weight * high.half))
+    test = stats.ttest_ind((1 - weight) * low, -weight * high, equal_var=False)
+    bounds = test.confidence_interval(0.95)
+    assert read.tail.cvar.half == pytest.approx((bounds.high - bounds.low) / 2)
     assert np.isnan(read.tail.returns.half)  # held, not measured
     own = compare.Interval(1.0, compare.t_interval(-steep * np.array([34.0, 34.3])).half, 2)
     assert read.tail.against_focal == pytest.approx(compare.welch_from_summary(read.tail.cvar, own))
 
 
-def test_all_methods_are_read_at_the_nearest_level_that_each_reaches():
-    rows = {
-        ("unconstrained", ""): {1: (40.0, [4, 4]), 2: (40.0, [4, 4])},
-        ("esr", "k=1"): {1: (20.0, [0, 0]), 2: (20.0, [0, 0])},
-        ("esr", "k=4"): {1: (32.0, [0, 2]), 2: (32.0, [0, 2])},
-        ("ser", "w=1"): {1: (30.0, [0, 4]), 2: (30.0, [0, 4])},
-        ("lagrangian", "d=1"): {1: (34.0, [3, 3]), 2: (34.0, [3, 3])},
-    }
+def test_ends_that_lie_within_each_others_error_give_no_interval():
+    rows = HAND | {("ser", "w=1"): {1: (30.0, [0, 0, 0, 1]), 2: (35.0, [0, 0, 0, 0])}}  # 32.5 ± 32 against 35.2
     view = agents(rows).view("violations")
-    chosen = matched.focal(view)
-    at_return = matched.common(view, chosen, matched.RETURN)
-    assert at_return.level == 34.0  # the Lagrangian's lowest; ESR's is 20, SER's 30
-    assert [read.between for read in at_return.reads] == ["k=4 → unconstrained, 25%", "w=1 → unconstrained, 40%", "d=1"]
-    assert [read.tail.cvar.mean for read in at_return.reads] == pytest.approx([0.75 * 2 + 0.25 * 4, 4.0, 3.0])
-    assert [read.tail.p_over.mean for read in at_return.reads] == pytest.approx([0.75 * 0.5 + 0.25, 0.7, 1.0])
-    even = matched.common(view, chosen, matched.VIOLATIONS)
-    assert even.level == 3.0
-    assert [read.tail.returns.mean for read in even.reads] == pytest.approx([32 + 8 * 2 / 3, 35.0, 34.0])
-    frame = tables.same_return(view, chosen).frame
-    assert frame["agent"].tolist() == ["ESR", "SER", "Lagrangian"]
-    assert "least" in tables.same_violations(view, chosen).note
+    read = matched.interpolated(view, matched.focal(view), "ser")
+    assert read.between.endswith("(ends not told apart)")
+    assert read.tail.cvar.mean == pytest.approx(0.5 + (34.15 - 32.5) / (35.2 - 32.5) * 2.0)
+    assert np.isnan(read.tail.cvar.half)
+    assert read.tail.against_focal is None
 
 
-def test_no_table_at_one_return_where_the_focal_agents_own_is_reached(view):
-    assert tables.same_return(view, matched.focal(view)) is None
-    assert matched.common(view, matched.focal(view), matched.RETURN).level == pytest.approx(34.15)
+EVEN = {  # seeds are alike, so that all is exact
+    ("unconstrained", ""): {1: (40.0, [4, 4]), 2: (40.0, [4, 4])},
+    ("esr", "k=1"): {1: (20.0, [0, 0]), 2: (20.0, [0, 0])},
+    ("esr", "k=4"): {1: (36.0, [3, 3]), 2: (36.0, [3, 3])},
+    ("ser", "w=1"): {1: (30.0, [0, 4]), 2: (30.0, [0, 4])},
+    ("lagrangian", "d=1"): {1: (34.0, [3, 3, 3, 3.2]), 2: (34.0, [3, 3, 3, 3.2])},
+}
+
+
+def test_all_methods_are_read_at_the_nearest_mean_violations_that_each_reaches():
+    view = agents(EVEN).view("violations")
+    even = matched.even(view, matched.focal(view))
+    assert even.level == 3.05  # the Lagrangian's fewest; ESR has 0 to 3 of its own, and a tenth of the way to 4
+    assert [read.between for read in even.reads] == ["k=4 → unconstrained, 5%", "w=1 → unconstrained, 52%", "d=1"]
+    assert [read.tail.cvar.mean for read in even.reads] == pytest.approx([0.95 * 3 + 0.05 * 4, 4.0, 3.2])
+    assert [read.tail.p_over.mean for read in even.reads] == pytest.approx([1.0, 0.475 * 0.5 + 0.525, 1.0])
+    assert [read.tail.returns.mean for read in even.reads] == pytest.approx([36.2, 30 + 0.525 * 10, 34.0])
+    table = tables.same_violations(view, matched.focal(view))
+    assert table.frame["agent"].tolist() == ["ESR", "SER", "Lagrangian"]
+    assert "independently" not in table.note  # 3.2 is no count
+
+
+def test_a_widest_budget_is_read_but_a_tenth_of_the_way_to_no_constraint():
+    rows = EVEN | {("lagrangian", "d=1"): {1: (34.0, [3, 4]), 2: (34.0, [3, 4])}}
+    view = agents(rows).view("violations")
+    assert matched.even(view, matched.focal(view)) is None
+    assert tables.same_violations(view, matched.focal(view)) is None
+
+
+def test_a_method_that_the_unconstrained_agent_beats_everywhere_is_not_read():
+    rows = {key: HAND[key] for key in (("unconstrained", ""), ("esr", "k=1"))}
+    rows[("ser", "w=1")] = {1: (30.0, [4, 4, 4, 4]), 2: (31.0, [4, 4, 4, 4])}
+    view = agents(rows).view("violations")
+    read = matched.interpolated(view, matched.focal(view), "ser")
+    assert (read.tail, read.between) == (None, "the unconstrained agent beats it on average")
+    assert matched.even(view, matched.focal(view)) is None
+
+
+def test_how_far_esr_is_below_the_others_frontier(view):
+    """The others' frontier: 32.9 at 0.125 violations, 35.2 at 1, 37.1 at 2.5.  k=1 has 0.75 of them, k=4 has 1.5."""
+    short = matched.short_of_frontier(view)
+    assert short["ESR (k=1)"] == pytest.approx(32.9 + 2.3 * 0.625 / 0.875 - 34.15)
+    assert short["ESR (k=4)"] == pytest.approx(35.2 + 1.9 / 3 - 34.85)
 
 
 def test_wider_budgets_are_paired_with_their_own_neighbours(view):
@@ -120,6 +149,13 @@ def test_wider_budgets_are_paired_with_their_own_neighbours(view):
     assert frame["agent"].tolist() == ["ESR (k=4)", "SER (w=0.1)"]  # 34.85 against 35.2 and 32.9
     assert frame["p_over"].tolist() == [0.0, 0.0]  # of four, not of one
     assert frame["welch_t"][1] == pytest.approx(compare.welch([3, 2], [4, 4]).t)
+    assert tables.matched_wider(view, matched.focal(view)).shown["Agent"] == ["ESR (k=4)", "SER (w=0.1)"]
+
+
+def test_pairs_that_are_not_matched_are_marked(view):
+    table = tables.matched_nearest(view, matched.focal(view))
+    assert table.shown["Agent"] == ["ESR (k=1)", "SER (w=0.1) *"]  # 1.05 of 37.1 apart
+    assert "not truly matched" in table.note
 
 
 def test_cost_of_compliance(view):

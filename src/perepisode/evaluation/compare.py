@@ -16,11 +16,14 @@ Metric = Callable[[np.ndarray], float]
 
 
 class Interval(NamedTuple):
-    """A mean over seeds and the half width of its interval, NaN where one seed allows none."""
+    """A mean over seeds and the half width of its interval, NaN where one seed allows none.
+
+    `seeds` less one are its degrees of freedom, which need not be whole where several points take part.
+    """
 
     mean: float
     half: float
-    seeds: int
+    seeds: float
 
 
 class Welch(NamedTuple):
@@ -111,22 +114,29 @@ def bracket(returns: ArrayLike, target: float) -> Bracket | None:
 
 
 def slope(low: Seeds, high: Seeds) -> float:
-    """Of the line through two points; zero where it would be upright."""
-    spread = float(np.mean(high.position) - np.mean(low.position))
-    return float(np.mean(high.value) - np.mean(low.value)) / spread if spread else 0.0
+    """Of the line through two points that lie apart."""
+    return float((high.value.mean() - low.value.mean()) / (high.position.mean() - low.position.mean()))
 
 
 def read_between(low: Seeds, high: Seeds, level: float) -> Interval:
-    """The value at `level` on the line through two points.
+    """The value at `level` on the line through two points that lie apart.
 
     A point whose position is off by dx is read slope dx too low, so what varies over its seeds is value - slope
-    position.  The points are independent runs, so variances add: half² = ((1-w) half_low)² + (w half_high)².
+    position.  The points are independent runs: squared errors add, with degrees of freedom by Satterthwaite.
     """
-    steep, spread = slope(low, high), float(np.mean(high.position) - np.mean(low.position))
-    weight = (level - float(np.mean(low.position))) / spread if spread else 0.0
-    value = (1 - weight) * float(np.mean(low.value)) + weight * float(np.mean(high.value))
-    halves = [part * one.around(steep).half for part, one in ((1 - weight, low), (weight, high)) if part > 0]
-    return Interval(value, float(np.hypot.reduce(halves)), min(len(low.value), len(high.value)))
+    weight = float((level - low.position.mean()) / (high.position.mean() - low.position.mean()))
+    value = float((1 - weight) * low.value.mean() + weight * high.value.mean())
+    errors, freedoms = [], []
+    for part, one in ((1 - weight, low), (weight, high)):
+        around = one.around(slope(low, high))
+        if around.seeds < 2:
+            return Interval(value, float("nan"), 1)
+        errors.append((part * around.half / _t_quantile(around.seeds - 1, 0.95)) ** 2)
+        freedoms.append(around.seeds - 1)
+    if not sum(errors):
+        return Interval(value, 0.0, min(freedoms) + 1)
+    freedom = sum(errors) ** 2 / sum(error**2 / one for error, one in zip(errors, freedoms))
+    return Interval(value, float(_t_quantile(freedom, 0.95) * np.sqrt(sum(errors))), freedom + 1)
 
 
 def gap(unconstrained: Interval, method: Interval) -> Interval:
@@ -167,7 +177,7 @@ def _redraw(histogram: tuple[np.ndarray, np.ndarray], generator: np.random.Gener
     return np.repeat(values, generator.multinomial(total, occurrences / total))
 
 
-def _welch(mean_a: float, error_a: float, n_a: int, mean_b: float, error_b: float, n_b: int) -> Welch:
+def _welch(mean_a: float, error_a: float, n_a: float, mean_b: float, error_b: float, n_b: float) -> Welch:
     """From means and squared standard errors; degrees of freedom by Welch and Satterthwaite."""
     from scipy.special import stdtr  # scipy.stats would take a second to import
 
@@ -180,7 +190,7 @@ def _welch(mean_a: float, error_a: float, n_a: int, mean_b: float, error_b: floa
     return Welch(float(t), float(2 * stdtr(df, -abs(t))), float(df), difference)
 
 
-def _t_quantile(df: int, level: float) -> float:
+def _t_quantile(df: float, level: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(df, (1 + level) / 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -118,15 +118,21 @@ def tail(view: View) -> Drawing:
     axes = figure.add_subplot()
     rows = []
     for point in view.main:
-        harm, worst = point.interval(metrics.mean), point.interval(cvar)
-        row = {"agent": point.label, "method": point.method, "violations": harm.mean, "violations_ci": harm.half}
-        row |= {"cvar": worst.mean, "cvar_ci": worst.half, "least_cvar": metrics.least_cvar(harm.mean)}
-        rows.append({**row, "independent_cvar": metrics.independent_cvar(harm.mean)})
+        row: dict = {"agent": point.label, "method": point.method}
+        for name, metric in (("violations", metrics.mean), ("cvar", cvar)):
+            row[name], row[f"{name}_ci"], _ = point.interval(metric)
+        if view.whole:
+            row["least_cvar"] = point.interval(_implied(metrics.least_cvar)).mean
+            row["independent_cvar"] = point.interval(_implied(metrics.independent_cvar)).mean
+        with np.errstate(invalid="ignore"):  # no violation at all has no dispersion
+            dispersions = point.each(metrics.std) ** 2 / point.each(metrics.mean)  # 1 where they are independent
+        row["least_dispersion"], row["most_dispersion"] = dispersions.min(), dispersions.max()
+        rows.append(row)
     caption = (
         "Violations in the worst tenth of episodes against the mean of all (± 95 % t interval over seeds): "
         "agents of equal mean differ in height alone."
     )
-    if all((seed.counts % 1 == 0).all() for point in view.main for seed in point.seeds):
+    if view.whole:
         means = np.linspace(0, max(row["violations"] for row in rows), 400)
         laws = (
             ("violations independent of each other", metrics.independent_cvar, ":"),
@@ -134,7 +140,9 @@ def tail(view: View) -> Drawing:
         )
         for label, law, line in laws:
             axes.plot(means, [law(mean) for mean in means], line, color=FAINT, lw=1.2, label=label, zorder=1)
-        caption += " On the dotted line one violation says nothing about the next; nothing can lie below the grey line."
+        caption += (
+            " On the dotted line one violation says nothing about the next; no agent can lie below the grey line."
+        )
     for method in view.methods:
         own = [row for row in rows if row["method"] == method]
         _draw_points(
@@ -194,6 +202,11 @@ def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Se
 def _named(point: Point) -> tuple[float, float, str, str]:
     returns, harm = _mean_pair(point)
     return harm, returns, *_name(point)
+
+
+def _implied(law: Callable[[float, float], float]) -> compare.Metric:
+    """The CVaR that a seed's mean alone implies, of as large a tail as its episodes have."""
+    return lambda counts: law(metrics.mean(counts), metrics.tail_size(counts.size) / counts.size)
 
 
 def _name(point: Point) -> tuple[str, str]:

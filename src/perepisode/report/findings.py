@@ -79,10 +79,24 @@ def _mean_view(view: View) -> list[str]:
     if not areas:
         return []
     gain = next(iter(areas.values()))["gain"]
-    verdict = "the methods share one frontier, and means cannot tell them apart"
+    text = f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}"
+    behind = matched.short_of_frontier(view)
+    if behind:
+        span = dict.fromkeys(number(-value, 1) for value in (max(behind.values()), min(behind.values())))
+        text += f", and its agents' returns differ from that of the other methods' frontier by {' to '.join(span)}"
     if not gain < SHARED:
         verdict = "the methods do not share one frontier here, and a tail difference may be a better optimum"
-    return [f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}; {verdict}."]
+    elif any(_below(view, label, value) for label, value in behind.items()):
+        verdict = "ESR falls short of it, and a tail difference may be one of training"
+    else:
+        verdict = "the methods share one frontier, and means cannot tell them apart"
+    return [f"{text}; {verdict}."]
+
+
+def _below(view: View, label: str, short: float) -> bool:
+    """Whether an agent's return is short of a frontier by more than its own seeds explain."""
+    (point,) = [point for point in view.main if point.label == label]
+    return short > compare.t_interval(point.returns).half
 
 
 def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
@@ -95,39 +109,32 @@ def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
 
 
 def _interpolated_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
-    """Where arms are not matched as they are: frontiers read at the focal agent's return, or near it by all."""
+    """Where arms are not matched as they are: every rival's frontier read at the focal agent's return."""
     if not matched.unmatched(view, chosen, rivals):
         return []
     reads = [matched.interpolated(view, chosen, rival.method) for rival in rivals]
     beyond = [f"{look(read.method).label} ({read.between})" for read in reads if read.tail is None]
-    sentences = []
-    if len(beyond) < len(reads):
-        level = number(chosen.mean_return, 1)
-        text = f"Interpolated to return {level} exactly, the worst-tenth mean is {_listed(reads, chosen)}."
-        sentences.append(text + (f" Not reached by {', '.join(beyond)}." if beyond else ""))
-    every = matched.common(view, chosen, matched.RETURN)
-    if beyond and every is not None:
-        sentences.append(
-            f"At return {number(every.level, 1)}, the nearest that the frontier of every method reaches, that of "
-            f"{look(chosen.method).label} too, the worst-tenth mean is {_listed(every.reads, chosen)}."
-        )
-    return sentences
+    if len(beyond) == len(reads):
+        return []
+    level = number(chosen.mean_return, 1)
+    text = f"Interpolated to return {level} exactly, the worst-tenth mean is {_listed(reads, chosen)}."
+    return [text + (f" Not reached by {', '.join(beyond)}." if beyond else "")]
 
 
 def _same_mean_view(view: View, chosen: Point) -> list[str]:
     """Agents that are equally ethical on average, per episode."""
-    even = matched.common(view, chosen, matched.VIOLATIONS)
+    even = matched.even(view, chosen)
     if even is None:
         return []
-    listed = _listed(even.reads, chosen, tests=False)
-    alone, least = number(metrics.independent_cvar(even.level)), number(metrics.least_cvar(even.level))
-    return [
-        f"At the same mean of {number(even.level)} violations an episode the worst-tenth mean is {listed}; it would be "
-        f"{alone} if violations fell independently of each other, and {least} at the least."
-    ]
+    tails = [f"{look(read.method).label} {plus_minus(*read.tail.cvar[:2])}" for read in even.reads if read.tail]
+    text = f"At the same mean of {number(even.level)} violations an episode the worst-tenth mean is {', '.join(tails)}"
+    if view.whole:
+        alone, least = number(metrics.independent_cvar(even.level)), number(metrics.least_cvar(even.level))
+        text += f"; if violations fell independently of each other it would be {alone}, and it cannot be below {least}"
+    return [f"{text}."]
 
 
-def _listed(reads: list[matched.Interpolated], chosen: Point, tests: bool = True) -> str:
+def _listed(reads: list[matched.Interpolated], chosen: Point) -> str:
     """Worst-tenth mean of each method that reaches the level, its share over budget, its test."""
     texts = []
     for method, _, tail in reads:
@@ -136,7 +143,7 @@ def _listed(reads: list[matched.Interpolated], chosen: Point, tests: bool = True
         text = f"{look(method).label} {plus_minus(*tail.cvar[:2])}"
         if chosen.budget == chosen.budget:
             text += f" with {percent(*tail.p_over[:2])} over budget"
-        if tests and tail.against_focal is not None:
+        if tail.against_focal is not None:
             text += f" (t = {number(tail.against_focal.t, 1)}, p {_p(tail.against_focal.p)})"
         texts.append(text)
     return "; ".join(texts)
@@ -216,11 +223,7 @@ def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
     if apart:
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in apart)
         reached = [point for point in apart if matched.interpolated(view, chosen, point.method).tail is not None]
-        remedy = "no frontier reaches it"
-        if reached:
-            remedy = "the interpolated table compares at the exact return"
-        elif matched.common(view, chosen, matched.RETURN) is not None:
-            remedy += ", and all are compared at the nearest return that each reaches"
+        remedy = "the interpolated table compares at the exact return" if reached else "no frontier reaches it"
         caveats.append(f"Not truly matched: {listed} against {number(chosen.mean_return)} of {chosen.label}; {remedy}.")
     if not rivals:
         caveats.append("No other method to match with, so nothing here is a comparison at equal return.")

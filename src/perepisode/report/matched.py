@@ -1,16 +1,15 @@
 """Pairing at equal mean return: the only place where a tail difference is due to the objective.
 
 The focal agent is paired with every rival method in two ways: with the arm of nearest return, as in the
-paper, and with the rival's own frontier interpolated to exactly the focal agent's return.  Where some method
-has no agent there, all of them, the focal one too, are read at the nearest level that each reaches.
+paper, and with the rival's own frontier interpolated to exactly the focal agent's return.
 
-Equal mean violations are the second level to read at.  On one shared frontier both say the same, and where
-seeds differ more in return than the whole temptation is worth, only violations tell where on it an agent is.
+Equal mean violations are a second level to read at.  On one shared frontier both say the same, and where seeds
+differ more in return than the whole temptation is worth, only violations tell where on it an agent is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,10 @@ from perepisode.report.points import PER_EPISODE, Point, View, cvar
 
 NOT_RIVALS = ("unconstrained", "erm")  # single points, not sweeps that can be matched
 FAR = 0.01  # of the unconstrained return: a pair further apart than this is not matched
+LEAN = (
+    0.1  # how far towards the unconstrained agent a widest budget is read: without a price it would be no limit of it
+)
+TOLD_APART = 0.05  # p of the two ends' positions: if it is larger, the line through them has no slope to speak of
 
 
 class Tail(NamedTuple):
@@ -57,8 +60,8 @@ RETURN = Axis("returns", lambda point: point.returns)
 VIOLATIONS = Axis("violations", lambda point: point.each(metrics.mean))
 
 
-class Common(NamedTuple):
-    """Every method's frontier read at one level, the focal agent's method first."""
+class Even(NamedTuple):
+    """Every method's frontier read at one mean of violations, the focal agent's method first."""
 
     level: float
     reads: list[Interpolated]
@@ -115,24 +118,38 @@ def tail(point: Point, chosen: Point) -> Tail:
 
 def interpolated(view: View, chosen: Point, method: str) -> Interpolated:
     """The method's own frontier, up to the unconstrained agent, at the focal agent's exact mean return."""
-    return _read(method, _frontier(view, method), RETURN, chosen.mean_return, chosen, chosen)
+    return _read(view, method, RETURN, chosen.mean_return, chosen, chosen)
 
 
-def common(view: View, chosen: Point, axis: Axis) -> Common | None:
-    """All methods at the level nearest to the focal agent's that every frontier reaches, its own method's too."""
-    frontiers = {method: _frontier(view, method) for method in (chosen.method, *rivals(view, chosen))}
-    low = max(min(map(axis.of, arms)) for arms in frontiers.values())
-    high = min(max(map(axis.of, arms)) for arms in frontiers.values())
-    if low > high or len(frontiers) < 2:
+def even(view: View, chosen: Point) -> Even | None:
+    """All methods at the mean of violations nearest to the focal agent's that every frontier reaches."""
+    methods = [chosen.method, *rivals(view, chosen)]
+    reaches = [_reach(view, method, VIOLATIONS) for method in methods]
+    low, high = max(reach[0] for reach in reaches), min(reach[1] for reach in reaches)
+    if low > high or len(methods) < 2:
         return None
-    level = float(np.clip(axis.of(chosen), low, high))
-    if level == axis.of(chosen):
-        reads, against = [Interpolated(chosen.method, _name(chosen), tail(chosen, chosen))], chosen
+    level = float(np.clip(VIOLATIONS.of(chosen), low, high))
+    if level == VIOLATIONS.of(chosen):
+        own, against = Interpolated(chosen.method, _name(chosen), tail(chosen, chosen)), chosen
     else:
-        reads = [_read(chosen.method, frontiers[chosen.method], axis, level, chosen, None)]
-        against = reads[0].tail and reads[0].tail.cvar
-    others = list(frontiers.items())[1:]
-    return Common(level, [*reads, *(_read(method, arms, axis, level, chosen, against) for method, arms in others)])
+        own = _read(view, chosen.method, VIOLATIONS, level, chosen, None)
+        against = own.tail and own.tail.cvar
+    reads = [own, *(_read(view, method, VIOLATIONS, level, chosen, against) for method in methods[1:])]
+    return None if any(read.tail is None for read in reads) else Even(level, reads)
+
+
+def short_of_frontier(view: View) -> dict[str, float]:
+    """Of each per-episode agent, the return that the other methods' frontier has at its violations, less its own."""
+    others = [point for point in view.main if point.method not in PER_EPISODE]
+    means = np.array([(RETURN.of(point), VIOLATIONS.of(point)) for point in others])
+    kept = means[compare.frontier(means)] if len(means) else means
+    found = {}
+    for point in view.of(*PER_EPISODE):
+        between = compare.bracket(kept[:, 1], VIOLATIONS.of(point)) if len(kept) else None
+        if between is not None:
+            low, high = kept[between.low, 0], kept[between.high, 0]
+            found[point.label] = float(low + between.weight * (high - low) - point.mean_return)
+    return found
 
 
 def _frontier(view: View, method: str) -> list[Point]:
@@ -142,45 +159,72 @@ def _frontier(view: View, method: str) -> list[Point]:
     return [arm for arm, best in zip(arms, compare.frontier(means)) if best]
 
 
+def _reach(view: View, method: str, axis: Axis) -> tuple[float, float]:
+    """The levels at which the method's frontier can be read; towards the loose end only as far as it is one."""
+    arms = _frontier(view, method)
+    own = [axis.of(arm) for arm in arms if arm is not view.unconstrained]
+    if not own:  # the unconstrained agent beats them all
+        return float("inf"), float("-inf")
+    if view.unconstrained not in arms:
+        return min(own), max(own)
+    end = axis.of(view.unconstrained)
+    return min(own), max(own) + (end - max(own)) * (LEAN if method in PER_EPISODE else 1.0)
+
+
 def _read(
-    method: str, arms: Sequence[Point], axis: Axis, level: float, chosen: Point, against: Point | Interval | None
+    view: View, method: str, axis: Axis, level: float, chosen: Point, against: Point | Interval | None
 ) -> Interpolated:
     """Between the two arms about the level, tested against another CVaR; over budget by the focal agent's budget."""
-    places = [axis.of(arm) for arm in arms]
-    found = compare.bracket(places, level)
-    if found is None:
-        reach = f"{min(places):.2f} to {max(places):.2f}"
-        return Interpolated(method, f"its frontier reaches {axis.name} from {reach} only", None)
+    arms, reach = _frontier(view, method), _reach(view, method, axis)
+    found = compare.bracket([axis.of(arm) for arm in arms], level)
+    if found is None or not reach[0] <= level <= reach[1]:
+        why = f"its frontier reaches {axis.name} from {reach[0]:.2f} to {reach[1]:.2f} only"
+        return Interpolated(
+            method, why if reach[0] <= reach[1] else "the unconstrained agent beats it on average", None
+        )
     low, high = arms[found.low], arms[found.high]
-    between = _name(low) if low is high else f"{_name(low)} → {_name(high)}, {found.weight:.0%}"
-    if low is high:  # an arm lies there itself: its neighbour tells what its position matters
-        high = min((arm for arm in arms if arm is not low), key=lambda arm: abs(axis.of(arm) - level), default=low)
+    if low is high:
+        values = tail(low, chosen)
+        test = None if against is None else values.against_focal
+        if isinstance(against, Interval):
+            test = _test(values.cvar, against)
+        return Interpolated(method, _name(low), values._replace(against_focal=test))
+    between = f"{_name(low)} → {_name(high)}, {found.weight:.0%}"
+    told_apart = (
+        not compare.welch(axis.each(high), axis.each(low)).p >= TOLD_APART
+    )  # one seed has no test, nor interval
 
     def ends(values: Callable[[Point], np.ndarray]) -> tuple[compare.Seeds, compare.Seeds]:
         return compare.Seeds(axis.each(low), values(low)), compare.Seeds(axis.each(high), values(high))
 
-    def read(metric: compare.Metric) -> Interval:
-        return compare.read_between(*ends(lambda point: point.each(metric)), level)
+    def read(values: Callable[[Point], np.ndarray]) -> Interval:
+        value = compare.read_between(*ends(values), level)
+        return value if told_apart else value._replace(half=float("nan"))
 
-    held = Interval(level, float("nan"), min(len(low.seeds), len(high.seeds)))  # the level itself varies with nothing
+    def metric(of: compare.Metric) -> Interval:
+        return read(lambda point: point.each(of))
 
-    tail_mean, reference = read(cvar), against
+    reference = against
     if isinstance(against, Point):  # it gave the level, so an error of its own position counts as one of the arms'
         steep = compare.slope(*ends(lambda point: point.each(cvar)))
         reference = compare.Seeds(axis.each(against), against.each(cvar)).around(steep)
-    test = None
-    if isinstance(reference, Interval) and min(tail_mean.seeds, reference.seeds) > 1:
-        test = compare.welch_from_summary(tail_mean, reference)
+    held = Interval(level, float("nan"), 1)  # the level itself varies with nothing
+    tail_mean = metric(cvar)
     values = Tail(
-        held if axis is RETURN else compare.read_between(*ends(RETURN.each), level),
-        held if axis is VIOLATIONS else read(metrics.mean),
-        read(metrics.p_any),
-        read(lambda counts: _p_over(counts, chosen.budget)),
-        read(metrics.std),
+        held if axis is RETURN else read(RETURN.each),
+        held if axis is VIOLATIONS else metric(metrics.mean),
+        metric(metrics.p_any),
+        metric(lambda counts: _p_over(counts, chosen.budget)),
+        metric(metrics.std),
         tail_mean,
-        test,
+        _test(tail_mean, reference) if isinstance(reference, Interval) else None,
     )
-    return Interpolated(method, between, values)
+    return Interpolated(method, between + ("" if told_apart else " (ends not told apart)"), values)
+
+
+def _test(one: Interval, other: Interval) -> Welch | None:
+    """Welch's test of two readings; None where one has no interval."""
+    return None if one.half != one.half or other.half != other.half else compare.welch_from_summary(one, other)
 
 
 def _name(point: Point) -> str:

@@ -132,6 +132,11 @@ class View:
             return None
         return self.unconstrained.interval(metrics.p_any).mean >= BINDING_SHARE
 
+    @cached_property
+    def whole(self) -> bool:
+        """Whether violations are counts; costs of another library need not be."""
+        return all(not np.any(seed.counts % 1) for point in self.main for seed in point.seeds)
+
     def arm(self, method: str, arm: str) -> Point | None:
         """The main point of a method at one setting."""
         return next((point for point in self.main if (point.method, point.arm) == (method, arm)), None)

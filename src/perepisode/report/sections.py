@@ -119,6 +119,7 @@ def _comparison_blocks(section: Section, view: View, chosen: Point, rivals: list
             "Mean return against mean violations",
             figures.frontier(view, chosen, inputs.exact),
         )
+        section.draw(f"tail_{name}", "The worst tenth against the mean", figures.tail(view))
     else:
         section.left_out.append("The frontier is left out: it needs more than one agent.")
     shown = [chosen, *rivals]
@@ -127,12 +128,13 @@ def _comparison_blocks(section: Section, view: View, chosen: Point, rivals: list
     section.draw(f"distributions_{name}", f"Violations per episode at {level} return", drawing)
     if rivals:
         section.add(tables.matched_nearest(view, chosen))
+        section.add(tables.matched_wider(view, chosen))
         nowhere = f"Interpolated tails are left out: no rival's frontier reaches the return of {chosen.label}."
         section.add(tables.matched_interpolated(view, chosen), nowhere)
-        section.add(tables.same_return(view, chosen))
-        section.add(tables.matched_wider(view, chosen))
-        section.draw(f"tail_{name}", "The worst tenth against the mean", figures.tail(view))
-        section.add(tables.same_violations(view, chosen))
+        section.add(
+            tables.same_violations(view, chosen),
+            "Tails at the same mean violations are left out: there is no mean that every method's frontier reaches.",
+        )
     else:
         section.left_out.append("Matched tails are left out: there is no second method with a sweep to match.")
     if len([point for point in view.of("esr") if point.value == point.value]) > 1:

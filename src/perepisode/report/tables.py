@@ -44,7 +44,7 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     """The focal agent and, of every rival method, the arm of nearest return (the paper's Table 1)."""
     points = [chosen, *matched.partners(view, chosen)]
     tails = [matched.tail(point, chosen) for point in points]
-    shown = {"Agent": [point.label for point in points], **_tail_columns(tails, _over(chosen))}
+    shown = {"Agent": _marked(view, [(point, chosen) for point in points]), **_tail_columns(tails, _over(chosen))}
     if over := _over(chosen):
         shown[over] = [percent(one.p_over.mean) for one in tails]  # its interval would not fit beside the bootstrap's
     bounds = [compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], cvar) for point in points]
@@ -57,7 +57,7 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     note = (
         "Paired by nearest mean return. ± is the 95 % t interval over seeds; Welch's test compares the CVaR "
         f"with {chosen.label}. The bootstrap resamples seeds, then episodes. “Tail” is how many of the N "
-        "episodes the CVaR averages."
+        f"episodes the CVaR averages.{_marks(shown['Agent'])}"
     )
     methods = [point.method for point in points]
     return Table(f"matched_nearest_{slug(view.dilemma)}", "Matched tails, nearest return", note, shown, frame, methods)
@@ -65,80 +65,94 @@ def matched_nearest(view: View, chosen: Point) -> Table:
 
 def matched_wider(view: View, chosen: Point) -> Table | None:
     """Every wider budget of the focal method beside its own nearest rivals: the paper pairs each ESR point."""
-    groups = [point for point in view.of(chosen.method) if point.budget > chosen.budget]
-    if not groups:
+    pairs = [(point, own) for own in _wider(view, chosen) for point in (own, *matched.partners(view, own))]
+    if not pairs:
         return None
-    pairs = [(point, own) for own in groups for point in (own, *matched.partners(view, own))]
     tails = [matched.tail(point, own) for point, own in pairs]
-    shown = {"Agent": [point.label for point, _ in pairs], **_tail_columns(tails, "P(>k)")}
-    frame = _tail_frame(shown["Agent"], tails)
+    shown = {"Agent": _marked(view, pairs), **_tail_columns(tails, "P(>k)")}
+    frame = _tail_frame([point.label for point, _ in pairs], tails)
     frame.insert(0, "focal", [own.label for _, own in pairs])
     note = (
         f"As above for each wider budget k of {look(chosen.method).label}; P(>k) and Welch's test compare with the "
-        "agent of that budget."
+        f"agent of that budget.{_marks(shown['Agent'])}"
     )
     title = "Matched tails of wider budgets, nearest return"
     methods = [point.method for point, _ in pairs]
     return Table(f"matched_wider_{slug(view.dilemma)}", title, note, shown, frame, methods)
 
 
+def _wider(view: View, chosen: Point) -> list[Point]:
+    return [point for point in view.of(chosen.method) if point.budget > chosen.budget]
+
+
+def _marked(view: View, pairs: list[tuple[Point, Point]]) -> list[str]:
+    """Labels, with an asterisk where a pair is not matched."""
+    return [point.label if matched.is_matched(view, own, point) else f"{point.label} *" for point, own in pairs]
+
+
+def _marks(labels: list[str]) -> str:
+    far = f" * further than {percent(matched.FAR, digits=0)} of the unconstrained return away: not truly matched."
+    return far if any(label.endswith("*") for label in labels) else ""
+
+
 def matched_interpolated(view: View, chosen: Point) -> Table | None:
-    """The same with every rival's frontier read at exactly the focal agent's return."""
-    reads = [matched.interpolated(view, chosen, method) for method in matched.rivals(view, chosen)]
-    own = matched.Interpolated(chosen.method, "measured", matched.tail(chosen, chosen))
-    note = (
-        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated "
-        f"linearly to the return of {chosen.label}, so that no difference is left to position: {_BETWEEN}"
-    )
-    missing = "".join(f" {look(read.method).label} is left out: {read.between}." for read in reads if read.tail is None)
-    title = "Matched tails, interpolated to the same return"
-    name = f"matched_interpolated_{slug(view.dilemma)}"
-    reached = [read for read in reads if read.tail is not None]
-    if not reached:
-        return None
-    labels = [chosen.label, *(look(read.method).label for read in reached)]
-    return _read_table(name, title, note + missing, [own, *reached], labels, chosen)
-
-
-def same_return(view: View, chosen: Point) -> Table | None:
-    """All methods at one return, where the focal agent's own is not reached by every rival."""
-    found = matched.common(view, chosen, matched.RETURN)
-    if found is None or found.level == chosen.mean_return:
+    """The same with every rival's frontier read at exactly the return of each budget of the focal method."""
+    groups, missing = [], []
+    for own in (chosen, *_wider(view, chosen)):
+        reads = [matched.interpolated(view, own, method) for method in matched.rivals(view, own)]
+        if reached := [read for read in reads if read.tail is not None]:
+            measured = matched.Interpolated(own.method, "measured", matched.tail(own, own))
+            groups += [(own, own.label, measured), *((own, look(read.method).label, read) for read in reached)]
+        missing += [f"{look(read.method).label} at {own.label}" for read in reads if read.tail is None]
+    if not groups:
         return None
     note = (
-        f"Not every method has an agent at the return of {chosen.label}. All frontiers, its own method's too, are read "
-        f"at {number(found.level)}, the nearest return that each of them reaches: {_BETWEEN}"
+        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated linearly to the "
+        f"return of {chosen.label}, and of each wider budget, so that no difference is left to position. {_BETWEEN}"
     )
-    labels = [look(read.method).label for read in found.reads]
-    title = "Every method at one return"
-    return _read_table(f"same_return_{slug(view.dilemma)}", title, note, found.reads, labels, chosen)
+    if missing:
+        note += f" Not reached: {', '.join(missing)}."
+    title, name = "Matched tails, interpolated to the same return", f"matched_interpolated_{slug(view.dilemma)}"
+    over = _over(chosen) if all(own is chosen for own, *_ in groups) else "P(>k)"
+    table = _read_table(name, title, note, [read for *_, read in groups], [label for _, label, _ in groups], over)
+    table.frame.insert(0, "focal", [own.label for own, *_ in groups])
+    return table
 
 
 def same_violations(view: View, chosen: Point) -> Table | None:
     """All methods at one mean count of violations: equally ethical on average, and per episode?"""
-    found = matched.common(view, chosen, matched.VIOLATIONS)
+    found = matched.even(view, chosen)
     if found is None:
         return None
     note = (
         f"All frontiers read at {number(found.level)} violations an episode, the number nearest to {chosen.label} that "
-        f"each of them reaches. With that mean the worst tenth has {number(metrics.least_cvar(found.level))} at the "
-        f"least, and {number(metrics.independent_cvar(found.level))} where violations fall independently of each "
-        f"other: {_BETWEEN}"
+        f"each of them reaches. {_BETWEEN}"
     )
+    laws = {"independent_cvar": metrics.independent_cvar, "least_cvar": metrics.least_cvar} if view.whole else {}
+    implied = {name: law(found.level) for name, law in laws.items()}
+    if implied:
+        note += (
+            f" An agent of that mean whose violations fall independently of each other has "
+            f"{number(implied['independent_cvar'])} in its worst tenth, and none has less than "
+            f"{number(implied['least_cvar'])}."
+        )
     labels = [look(read.method).label for read in found.reads]
-    title = "Every method at the same mean violations"
-    return _read_table(f"same_violations_{slug(view.dilemma)}", title, note, found.reads, labels, chosen)
+    title, name = "Every method at the same mean violations", f"same_violations_{slug(view.dilemma)}"
+    table = _read_table(name, title, note, found.reads, labels, _over(chosen))
+    for law, value in implied.items():
+        table.frame[law] = value
+    return table
 
 
 _BETWEEN = (
-    "“a → b, 40%” is 40 % of the way from a to b. Variances of the ends add, and an end that varies in position over "
-    "its seeds is as uncertain as the slope makes it."
+    "“a → b, 40%” is 40 % of the way from a to b; the interval holds the error of both ends, and of where they lie. "
+    "Where seeds cannot tell the ends apart in position, there is none."
 )
 
 
-def _read_table(name: str, title: str, note: str, reads: list[matched.Interpolated], labels, chosen: Point) -> Table:
+def _read_table(name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str) -> Table:
     tails = [read.tail for read in reads if read.tail is not None]
-    shown = {"Agent": labels, **_tail_columns(tails, _over(chosen))}
+    shown = {"Agent": labels, **_tail_columns(tails, over)}
     shown["Read between"] = [read.between for read in reads]
     frame = _tail_frame(labels, tails)
     frame["between"] = shown["Read between"]
