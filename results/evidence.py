@@ -134,6 +134,7 @@ def keep(out: Path, say: Callable[[str], None] = print) -> int:
 
 def renew(say: Callable[[str], None] = print) -> int:
     """The report and README's part of it again, from what is kept: after other words, or other code."""
+    shutil.rmtree(KEPT / "report", ignore_errors=True)  # or tables that are no longer made would stay
     report(KEPT, KEPT / "report")
     readme.write(KEPT)
     say(f"wrote {KEPT / 'report' / 'index.html'} and README's part of it\nnext: python results/check.py")
