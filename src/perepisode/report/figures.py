@@ -112,7 +112,7 @@ def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Se
     return Drawing(figure, pd.DataFrame(rows), caption)
 
 
-def tail(view: View) -> Drawing:
+def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
     """Worst-tenth mean against mean violations, between the least that mean allows and violations without memory."""
     figure = Figure((WIDTH, 4.3), layout="constrained")
     axes = figure.add_subplot()
@@ -148,6 +148,7 @@ def tail(view: View) -> Drawing:
         _draw_points(
             axes, method, *([row[key] for row in own] for key in ("violations", "cvar", "violations_ci", "cvar_ci"))
         )
+    _draw_exact(axes, exact, "cvar", "none")
     axes.set_xlabel("violations an episode")
     axes.set_ylabel("CVaR 10 % (violations)")
     axes.margins(0.08)
@@ -189,14 +190,19 @@ def budget_sweep(view: View) -> Drawing:
 def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Sequence[Point] = ()) -> None:
     for method in view.methods:
         _draw_method(axes, method, view.of(method))
-    for kind in dict.fromkeys(item["kind"] for item in exact):
-        pairs = sorted((item["mean_violations"], item["return"]) for item in exact if item["kind"] == kind)
-        axes.plot(*zip(*pairs), ":", marker="x", ms=5, lw=1.2, color=INK, alpha=0.75, label=f"exact optimum, {kind}")
+    _draw_exact(axes, exact, "return")
     _frontier_axes(axes)
     first = [point for point in named if point in view.main]
     rest = [point for point in view.main if point not in first and point.method not in ("erm", "unconstrained")]
     if first:
         name_points(axes, [_named(point) for point in (*first, *rest)])
+
+
+def _draw_exact(axes: Axes, exact: Sequence[dict], key: str, line: str = ":") -> None:
+    for kind in dict.fromkeys(item["kind"] for item in exact):
+        pairs = sorted((item["mean_violations"], item[key]) for item in exact if item["kind"] == kind)
+        axes.plot(*zip(*pairs), linestyle=line, marker="x", ms=5, lw=1.2, color=INK, alpha=0.75,
+                  label=f"exact optimum, {kind}", zorder=5)  # fmt: skip
 
 
 def _named(point: Point) -> tuple[float, float, str, str]:

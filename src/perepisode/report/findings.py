@@ -82,12 +82,12 @@ def _mean_view(view: View) -> list[str]:
     text = f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}"
     behind = matched.short_of_frontier(view)
     if behind:
-        span = dict.fromkeys(number(-value, 1) for value in (max(behind.values()), min(behind.values())))
+        span = dict.fromkeys(number(0.0 - round(value, 1), 1) for value in (max(behind.values()), min(behind.values())))
         text += f", and its agents' returns differ from that of the other methods' frontier by {' to '.join(span)}"
     if not gain < SHARED:
         verdict = "the methods do not share one frontier here, and a tail difference may be a better optimum"
     elif any(_below(view, label, value) for label, value in behind.items()):
-        verdict = "ESR falls short of it, and a tail difference may be one of training"
+        verdict = "ESR lies below it, which is the price of its tail or a want of training"
     else:
         verdict = "the methods share one frontier, and means cannot tell them apart"
     return [f"{text}; {verdict}."]

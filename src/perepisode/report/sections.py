@@ -119,7 +119,7 @@ def _comparison_blocks(section: Section, view: View, chosen: Point, rivals: list
             "Mean return against mean violations",
             figures.frontier(view, chosen, inputs.exact),
         )
-        section.draw(f"tail_{name}", "The worst tenth against the mean", figures.tail(view))
+        section.draw(f"tail_{name}", "The worst tenth against the mean", figures.tail(view, inputs.exact))
     else:
         section.left_out.append("The frontier is left out: it needs more than one agent.")
     shown = [chosen, *rivals]
