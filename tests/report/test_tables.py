@@ -8,8 +8,9 @@ from scipy import stats
 
 from perepisode.evaluation import compare
 from perepisode.evaluation import episodes as tables_of
-from perepisode.report import matched, measuring, paper_numbers, tables, versus
+from perepisode.report import findings, matched, measuring, paper_numbers, tables, versus
 from perepisode.report.points import Episodes
+from perepisode.report.style import number
 
 
 def agents(rows, **columns):
@@ -141,6 +142,14 @@ def test_how_far_esr_is_below_the_others_frontier(view):
     short = matched.short_of_frontier(view)
     assert short["ESR (k=1)"] == pytest.approx(32.9 + 2.3 * 0.625 / 0.875 - 34.15)
     assert short["ESR (k=4)"] == pytest.approx(35.2 + 1.9 / 3 - 34.85)
+
+
+def test_an_esr_below_the_frontier_is_said_to_be_there_though_hypervolume_cannot_fall():
+    others = {key: HAND[key] for key in HAND if key[0] != "esr"}
+    for spread, verdict in ((0.05, "ESR lies below it"), (1.0, "the methods share one frontier")):
+        low = {("esr", "k=1"): {1: (33.2 - spread, [1, 1, 1, 0]), 2: (33.2 + spread, [1, 1, 0, 1])}}  # 34.54 at 0.75
+        (sentence,) = findings._mean_view(agents(others | low, length=10.0).view("violations"))
+        assert f"differ from that of the other methods' frontier by {number(33.2 - 34.54, 1)}; {verdict}" in sentence
 
 
 def test_wider_budgets_are_paired_with_their_own_neighbours(view):
