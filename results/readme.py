@@ -66,8 +66,8 @@ def _speed() -> str:
     return (
         f"- **Fast.** One {gpu['device']}: the engine steps {ratio(gpu, 1024):.0f} × (1024 worlds) and "
         f"{ratio(gpu, 8192):.0f} × (8192) as fast as upstream's, training runs at {rate(16)} environment steps a "
-        f"second with 16 runs in one program, {rate(3)}/s with 3; the paper reports {theirs / 1e3:.0f} k/s for one. "
-        f"Two CPU cores: the engine {ratio(cpu, 64):.1f} × at 64 worlds. "
+        f"second with 16 runs in one program, {rate(3)}/s with 3; the paper reports {theirs / 1e3:.0f} k/s for one, "
+        f"on an H100. Two CPU cores: the engine {ratio(cpu, 64):.1f} × at 64 worlds. "
         "[docs/performance.md](docs/performance.md) has the tables and what was tried."
     )
 
@@ -83,7 +83,8 @@ def _same_game() -> str:
     return (
         f"- **The same game.** Over {int(steps):,} steps on all nine floors each of {fields} fields equals upstream's "
         f"bit for bit when fed its random draws; with its own draws, {episodes:,} episodes at random and as many by a "
-        f"trained agent come from the same distributions (smallest p times the number of tests: {chances})."
+        f"trained agent come from the same distributions (smallest p times the number of tests: {chances}; "
+        "a difference would show as less than 0.05)."
     )
 
 

@@ -68,7 +68,7 @@ def test_dilemmas_come_from_the_columns():
         ({"violations": [-1, 2]}, "violations=-1 in row 0"),
         ({"violations": [np.nan, 2]}, "violations=nan"),
         ({"return": [1.0, np.nan]}, r"return=nan in row 1 \(1 such rows\)"),
-        ({"return": ["a", "b"]}, "return='a' is not a number"),
+        ({"return": ["1.5", "b"]}, r"return=b in row 1 \(1 such rows\): write return as numbers"),
         ({"environment": ["craftax", "temptation"]}, "mixed environments"),
         ({"end_cause": ["death", "boredom"]}, "end_cause='boredom'"),
         ({"length": [10, 0]}, "length=0"),

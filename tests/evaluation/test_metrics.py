@@ -40,6 +40,18 @@ def test_no_whole_counts_of_that_mean_have_a_smaller_cvar(total):
     assert metrics.least_cvar(total / 20) == pytest.approx(least)
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.2, 0.5, 1.0])
+def test_the_cvar_of_a_mixture_is_that_of_its_episodes(weight):
+    """Against the episodes themselves, each agent's repeated until the shares are right."""
+    generator = np.random.default_rng(3)
+    low, high = generator.poisson(0.3, 200), generator.poisson(2.0, 100)
+    pool = np.concatenate([np.repeat(low, round(10 * (1 - weight))), np.repeat(high, round(20 * weight))])
+    mixed = metrics.mixture_cvar(metrics.histogram(low), metrics.histogram(high), weight)
+    assert mixed == pytest.approx(metrics.cvar(pool))
+    assert mixed >= (1 - weight) * metrics.cvar(low) + weight * metrics.cvar(high) - 1e-9
+    assert mixed >= metrics.least_cvar((1 - weight) * low.mean() + weight * high.mean()) - 1e-9
+
+
 @pytest.mark.parametrize("mean", [0.0, 0.04, 0.1054, 0.55, 1.0, 2.5, 8.0])
 def test_independent_violations_equal_a_poisson_law_summed_out(mean):
     counts = np.arange(80)

@@ -65,7 +65,7 @@ def test_a_number_that_is_not_there_is_refused(tmp_path, asked, said):
 def test_text_without_a_heading_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(Refused, match="begins without a heading"):
         read(tmp_path, "Just words.")
-    with pytest.raises(Refused, match="no readable discussion"):
+    with pytest.raises(Refused, match="there is no discussion"):
         discussion.read(tmp_path / "nothing.md", TABLES)
 
 

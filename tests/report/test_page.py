@@ -213,8 +213,8 @@ def test_a_million_episodes_in_a_minute_and_two_gigabytes(tmp_path):
 
 
 def test_where_returns_do_not_match_the_findings_read_the_frontier_at_equal_return(tmp_path):
-    """ESR's return is three quarters of the way between two arms of SER and beyond the Lagrangian's."""
-    tails = {  # method, arm: return, the violations of the worst two of 20 episodes for each seed, all others have none
+    """ESR's return is three quarters of the way between two arms of SER and beyond the Lagrangian's (costs)."""
+    tails = {  # method, arm: return, twice the cost of the worst two of 20 episodes for each seed, all others have none
         ("esr", "k=1"): (31.0, [1, 1, 2]),
         ("ser", "w=1"): (28.0, [1, 2, 3]),
         ("ser", "w=0.1"): (32.0, [4, 6, 8]),
@@ -222,18 +222,18 @@ def test_where_returns_do_not_match_the_findings_read_the_frontier_at_equal_retu
         ("lagrangian", "d=1"): (25.0, [2, 2, 3]),
     }
     rows = [
-        {"method": method, "arm": arm, "seed": seed, "return": level, "violations": worst if episode < 2 else 0}
+        {"method": method, "arm": arm, "seed": seed, "return": level, "violations": worst / 2 if episode < 2 else 0}
         for (method, arm), (level, each) in tails.items()
         for seed, worst in enumerate(each)
         for episode in range(20)
     ]
     html = build(pd.DataFrame(rows), tmp_path).replace("\u00a0", " ")
-    spread = [0.25 * 1.0, 0.75 * 2.0]  # standard deviations over seeds, each with its part
+    spread = [0.25 * 0.5, 0.75 * 1.0]  # standard deviations over seeds, each with its part
     freedom = (spread[0] ** 2 + spread[1] ** 2) ** 2 / (spread[0] ** 4 / 2 + spread[1] ** 4 / 2)  # Satterthwaite
     half = stats.t.ppf(0.975, freedom) * np.hypot(*spread) / np.sqrt(3)
-    over = 0.25 * np.array([0, 0.1, 0.1]).mean() + 0.75 * 0.1
+    over = 0.25 * np.array([0, 0, 0.1]).mean() + 0.75 * 0.1
     found = re.search(r"Interpolated to return 31.0 exactly, the worst-tenth mean is (.*?)</li>", html).group(1)
-    assert found.startswith(f"SER {0.25 * 2 + 0.75 * 6:.2f} ± {half:.2f} with {100 * over:.1f} %")
+    assert found.startswith(f"SER {0.25 * 1 + 0.75 * 3:.2f} ± {half:.2f} with {100 * over:.1f} %")
     assert found.endswith("Not reached by Lagrangian (its frontier reaches returns from 20.00 to 25.00 only).")
 
 
@@ -256,4 +256,4 @@ def test_agents_of_equal_mean_are_compared_in_the_findings(tmp_path):
     assert even.startswith("the worst-tenth mean is ESR 12.00 ± 0.00, Lagrangian 3.00 ± 0.00; if violations fell")
     assert even.endswith("it would be 3.43, and it cannot be below 2.00.")
     # the others' frontier: 31 at 1.2 violations, 36 at 3.2; k=1 has 0.4 and is left of it, k=4 has 2.0
-    assert f"frontier by {32 - (31 + 5 * 0.4):.1f}; ".replace("-", "−") in html
+    assert "frontier by −1.0 (ESR (k=1) beyond its ends); ESR lies below it" in html

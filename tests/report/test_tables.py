@@ -6,7 +6,7 @@ import pytest
 import synthetic
 from scipy import stats
 
-from perepisode.evaluation import compare
+from perepisode.evaluation import compare, metrics
 from perepisode.evaluation import episodes as tables_of
 from perepisode.report import findings, matched, measuring, paper_numbers, tables, versus
 from perepisode.report.points import Episodes
@@ -58,12 +58,20 @@ def test_nearest_partner_and_its_welch_test(view):
     assert frame["tail_episodes"].tolist() == [2, 2]
 
 
-def test_interpolation_reads_the_rival_at_the_exact_return(view):
-    chosen = matched.focal(view)
-    read = matched.interpolated(view, chosen, "ser")
+HALVES = {key: {seed: (gain, np.array(counts) / 2) for seed, (gain, counts) in HAND[key].items()} for key in HAND}
+
+
+@pytest.fixture(scope="module")
+def costs():
+    """Half violations are costs, between which a straight line is all there is (for counts see test_matched.py)."""
+    return agents(HALVES).view("violations")
+
+
+def test_interpolation_reads_the_rival_at_the_exact_return(costs):
+    read = matched.interpolated(costs, matched.focal(costs), "ser")
     weight = (34.15 - 32.9) / (35.2 - 32.9)
     assert read.tail.returns.mean == pytest.approx(34.15)
-    assert read.tail.cvar.mean == pytest.approx((1 - weight) * 0.5 + weight * 2.5)
+    assert read.tail.cvar.mean == pytest.approx((1 - weight) * 0.25 + weight * 1.25)
     assert read.between.startswith("w=1 → w=0.1")
 
 
@@ -76,56 +84,74 @@ def test_a_frontier_that_does_not_reach_is_left_out_with_the_reason():
     assert tables.matched_interpolated(view, matched.focal(view)) is None
 
 
-def test_interpolation_is_as_uncertain_as_returns_make_it(view):
+def test_interpolation_is_as_uncertain_as_returns_make_it(costs):
     """What varies over seeds is CVaR - slope × return, of the focal agent too, which gave the level."""
-    read, steep = matched.interpolated(view, matched.focal(view), "ser"), (2.5 - 0.5) / (35.2 - 32.9)
-    low, high = np.array([1, 0]) - steep * np.array([32.8, 33.0]), np.array([3, 2]) - steep * np.array([35.0, 35.4])
+    read, steep = matched.interpolated(costs, matched.focal(costs), "ser"), (1.25 - 0.25) / (35.2 - 32.9)
     weight = (34.15 - 32.9) / (35.2 - 32.9)
-    test = stats.ttest_ind((1 - weight) * low, -weight * high, equal_var=False)
-    bounds = test.confidence_interval(0.95)
+    low, high = np.array([0.5, 0]) - steep * np.array([32.8, 33.0]), np.array([1.5, 1]) - steep * np.array([35.0, 35.4])
+    bounds = stats.ttest_ind((1 - weight) * low, -weight * high, equal_var=False).confidence_interval(0.95)
     assert read.tail.cvar.half == pytest.approx((bounds.high - bounds.low) / 2)
     assert np.isnan(read.tail.returns.half)  # held, not measured
-    own = compare.Interval(1.0, compare.t_interval(-steep * np.array([34.0, 34.3])).half, 2)
+    own = compare.Interval(0.5, compare.t_interval(-steep * np.array([34.0, 34.3])).half, 2)
     assert read.tail.against_focal == pytest.approx(compare.welch_from_summary(read.tail.cvar, own))
 
 
 def test_ends_that_lie_within_each_others_error_give_no_interval():
-    rows = HAND | {("ser", "w=1"): {1: (30.0, [0, 0, 0, 1]), 2: (35.0, [0, 0, 0, 0])}}  # 32.5 ± 32 against 35.2
+    rows = HALVES | {("ser", "w=1"): {1: (30.0, [0, 0, 0, 0.5]), 2: (35.0, [0, 0, 0, 0])}}  # 32.5 ± 32 against 35.2
     view = agents(rows).view("violations")
     read = matched.interpolated(view, matched.focal(view), "ser")
     assert read.between.endswith("(ends not told apart)")
-    assert read.tail.cvar.mean == pytest.approx(0.5 + (34.15 - 32.5) / (35.2 - 32.5) * 2.0)
+    assert read.tail.cvar.mean == pytest.approx(0.25 + (34.15 - 32.5) / (35.2 - 32.5))
     assert np.isnan(read.tail.cvar.half)
     assert read.tail.against_focal is None
 
 
-EVEN = {  # seeds are alike, so that all is exact
-    ("unconstrained", ""): {1: (40.0, [4, 4]), 2: (40.0, [4, 4])},
-    ("esr", "k=1"): {1: (20.0, [0, 0]), 2: (20.0, [0, 0])},
-    ("esr", "k=4"): {1: (36.0, [3, 3]), 2: (36.0, [3, 3])},
-    ("ser", "w=1"): {1: (30.0, [0, 4]), 2: (30.0, [0, 4])},
-    ("lagrangian", "d=1"): {1: (34.0, [3, 3, 3, 3.2]), 2: (34.0, [3, 3, 3, 3.2])},
-}
-
-
-def test_all_methods_are_read_at_the_nearest_mean_violations_that_each_reaches():
-    view = agents(EVEN).view("violations")
-    even = matched.even(view, matched.focal(view))
-    assert even.level == 3.05  # the Lagrangian's fewest; ESR has 0 to 3 of its own, and a tenth of the way to 4
-    assert [read.between for read in even.reads] == ["k=4 → unconstrained, 5%", "w=1 → unconstrained, 52%", "d=1"]
-    assert [read.tail.cvar.mean for read in even.reads] == pytest.approx([0.95 * 3 + 0.05 * 4, 4.0, 3.2])
-    assert [read.tail.p_over.mean for read in even.reads] == pytest.approx([1.0, 0.475 * 0.5 + 0.525, 1.0])
-    assert [read.tail.returns.mean for read in even.reads] == pytest.approx([36.2, 30 + 0.525 * 10, 34.0])
-    table = tables.same_violations(view, matched.focal(view))
-    assert table.frame["agent"].tolist() == ["ESR", "SER", "Lagrangian"]
-    assert "independently" not in table.note  # 3.2 is no count
-
-
-def test_a_widest_budget_is_read_but_a_tenth_of_the_way_to_no_constraint():
-    rows = EVEN | {("lagrangian", "d=1"): {1: (34.0, [3, 4]), 2: (34.0, [3, 4])}}
+def test_methods_are_read_at_the_mean_violations_that_most_of_them_reach():
+    rows = {  # seeds are alike, so that all is exact
+        ("unconstrained", ""): {1: (40.0, [4, 4]), 2: (40.0, [4, 4])},
+        ("esr", "k=1"): {1: (20.0, [0, 0]), 2: (20.0, [0, 0])},
+        ("esr", "k=4"): {1: (36.0, [3, 3]), 2: (36.0, [3, 3])},
+        ("ser", "w=1"): {1: (30.0, [1, 1]), 2: (30.0, [1, 1])},
+        ("ser", "w=0.1"): {1: (38.0, [3, 4]), 2: (38.0, [3, 4])},
+        ("ser_racc", "w=0.1"): {1: (35.0, [2, 3]), 2: (35.0, [2, 3])},
+        ("lagrangian", "d=4"): {1: (39.0, [3, 3, 4, 4]), 2: (39.0, [3, 3, 4, 4])},
+    }
     view = agents(rows).view("violations")
-    assert matched.even(view, matched.focal(view)) is None
-    assert tables.same_violations(view, matched.focal(view)) is None
+    even = matched.even(view, matched.focal(view))
+    assert even.level == 2.5  # ESR has 0 to 3, SER 1 to 3.5, SER+R_acc 2.5; the Lagrangian has 3.5 at the least
+    assert [read.between for read in even.reads] == [
+        "k=1 → k=4, 83%", "w=1 → w=0.1, 60%", "its frontier reaches violations from 3.50 to 3.50 only", "w=0.1",
+    ]  # fmt: skip
+    reached = [read.tail for read in even.reads if read.tail]
+    # SER's ends have all episodes alike; as far from chance as they are, the tail would be below the least possible
+    assert [one.cvar.mean for one in reached] == pytest.approx([3.0, metrics.least_cvar(2.5), 3.0])
+    low, level, high = stats.poisson.sf(1, [1.0, 2.5, 3.5])
+    assert [one.p_over.mean for one in reached] == pytest.approx(
+        [5 / 6, level + 0.4 * (0.0 - low) + 0.6 * (1.0 - high), 1.0]
+    )
+    assert [one.returns.mean for one in reached] == pytest.approx([20 + 16 * 5 / 6, 30 + 8 * 0.6, 35.0])
+    table = tables.same_violations(view, matched.focal(view))
+    assert table.frame["agent"].tolist() == ["ESR", "SER", "SER+R_acc"]
+    assert "Lagrangian is left out" in table.note
+    assert "none has less than 3.00" in table.note
+
+
+def test_costs_are_not_told_what_counts_would_imply(view, costs):
+    assert "whose violations fall independently" in tables.same_violations(view, matched.focal(view)).note
+    assert "whose violations fall independently" not in tables.same_violations(costs, matched.focal(costs)).note
+
+
+def test_no_reading_of_counts_has_a_tail_that_no_agent_of_its_mean_has():
+    for generator in map(np.random.default_rng, range(20)):
+        rows = {
+            (method, arm): {seed: (30 + mean, generator.poisson(mean, 40)) for seed in range(3)}
+            for (method, arm), mean in {
+                ("unconstrained", ""): 3.0, ("esr", "k=1"): 0.3, ("ser", "w=1"): 0.02, ("ser", "w=0.1"): 1.0,
+            }.items()
+        }  # fmt: skip
+        view = agents(rows).view("violations")
+        read = matched.interpolated(view, matched.focal(view), "ser")
+        assert read.tail.cvar.mean >= metrics.least_cvar(read.tail.mean.mean) - 1e-9
 
 
 def test_a_method_that_the_unconstrained_agent_beats_everywhere_is_not_read():

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 Metric = Callable[[np.ndarray], float]
+Mix = Callable[[int, int, float], float]
+STEP = 1e-3  # of the way between two points: over which a slope is taken
 
 
 class Interval(NamedTuple):
@@ -43,15 +45,11 @@ class Bracket(NamedTuple):
     weight: float
 
 
-class Seeds(NamedTuple):
-    """An operating point as one pair a seed: where it lies, and the value there."""
+class Reading(NamedTuple):
+    """A value between two points, and how fast it changes with the level at which it is read."""
 
-    position: np.ndarray
-    value: np.ndarray
-
-    def around(self, slope: float) -> Interval:
-        """The mean value, uncertain also by where the point lies on a line of this slope."""
-        return t_interval(self.value - slope * (self.position - self.position.mean()))
+    value: Interval
+    slope: float
 
 
 def t_interval(per_seed: ArrayLike, level: float = 0.95) -> Interval:
@@ -113,30 +111,32 @@ def bracket(returns: ArrayLike, target: float) -> Bracket | None:
     return Bracket(low, high, float((target - returns[low]) / spread) if spread > 0 else 0.0)
 
 
-def slope(low: Seeds, high: Seeds) -> float:
-    """Of the line through two points that lie apart."""
-    return float((high.value.mean() - low.value.mean()) / (high.position.mean() - low.position.mean()))
+def read_between(low: ArrayLike, high: ArrayLike, level: float, mix: Mix) -> Reading:
+    """What lies between two points, at `level`.
 
-
-def read_between(low: Seeds, high: Seeds, level: float) -> Interval:
-    """The value at `level` on the line through two points that lie apart.
-
-    A point whose position is off by dx is read slope dx too low, so what varies over its seeds is value - slope
-    position.  The points are independent runs: squared errors add, with degrees of freedom by Satterthwaite.
+    `low` and `high` are positions, one a seed; `mix(i, j, weight)` is the value that far from seed i of the one to seed
+    j of the other.  A seed counts by what it does to the mean over its partners, and by its position, which moves the
+    weight.  The points are independent runs: squared errors add, with degrees of freedom by Satterthwaite.
     """
-    weight = float((level - low.position.mean()) / (high.position.mean() - low.position.mean()))
-    value = float((1 - weight) * low.value.mean() + weight * high.value.mean())
-    errors, freedoms = [], []
-    for part, one in ((1 - weight, low), (weight, high)):
-        around = one.around(slope(low, high))
-        if around.seeds < 2:
-            return Interval(value, float("nan"), 1)
-        errors.append((part * around.half / _t_quantile(around.seeds - 1, 0.95)) ** 2)
-        freedoms.append(around.seeds - 1)
+    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    apart = high.mean() - low.mean()
+    weight = float((level - low.mean()) / apart)
+
+    def table(at: float) -> np.ndarray:
+        return np.array([[mix(i, j, at) for j in range(high.size)] for i in range(low.size)])
+
+    values = table(weight)
+    before, after = max(weight - STEP, 0.0), min(weight + STEP, 1.0)
+    steep = float((table(after).mean() - table(before).mean()) / (after - before) / apart)
+    sides = (values.mean(axis=1) - (1 - weight) * steep * low, values.mean(axis=0) - weight * steep * high)
+    if min(low.size, high.size) < 2:
+        return Reading(Interval(float(values.mean()), float("nan"), 1), steep)
+    errors = [side.var(ddof=1) / side.size for side in sides]
     if not sum(errors):
-        return Interval(value, 0.0, min(freedoms) + 1)
-    freedom = sum(errors) ** 2 / sum(error**2 / one for error, one in zip(errors, freedoms))
-    return Interval(value, float(_t_quantile(freedom, 0.95) * np.sqrt(sum(errors))), freedom + 1)
+        return Reading(Interval(float(values.mean()), 0.0, min(low.size, high.size)), steep)
+    freedom = sum(errors) ** 2 / sum(error**2 / (side.size - 1) for error, side in zip(errors, sides))
+    half = float(_t_quantile(freedom, 0.95) * np.sqrt(sum(errors)))
+    return Reading(Interval(float(values.mean()), half, freedom + 1), steep)
 
 
 def gap(unconstrained: Interval, method: Interval) -> Interval:

@@ -149,7 +149,8 @@ def _refuse_missing_columns(table: pd.DataFrame, name: str) -> None:
 def _refuse_bad_numbers(table: pd.DataFrame) -> None:
     for column in ("seed", "return", "violations"):
         if not pd.api.types.is_numeric_dtype(table[column]):
-            raise ValueError(f"{column}={table[column].iloc[0]!r} is not a number; write {column} as numbers")
+            text = np.isnan(np.asarray(pd.to_numeric(table[column], errors="coerce"), float))
+            _refuse_rows(table, column, text, f"write {column} as numbers")
     for column in ("seed", "return"):
         _refuse_rows(table, column, ~np.isfinite(table[column].to_numpy(float)), "leave such episodes out")
     counts = [name for name in table.columns if name == "violations" or name.startswith("violations_")]

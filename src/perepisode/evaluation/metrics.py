@@ -6,9 +6,15 @@ Intervals over seeds are in `compare`; formatting is in `report`.  All arithmeti
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+
+class Histogram(NamedTuple):
+    values: np.ndarray
+    often: np.ndarray
 
 
 def mean(values: ArrayLike) -> float:
@@ -50,6 +56,27 @@ def cvar(counts: ArrayLike, fraction: float = 0.1) -> float:
     return float(np.partition(counts, counts.size - tail)[counts.size - tail :].mean())
 
 
+def mixture_cvar(low: Histogram, high: Histogram, weight: float, fraction: float = 0.1) -> float:
+    """CVaR of an agent that is `high` in this share of its episodes and `low` in all others.
+
+    Its mean return and mean violations lie on the straight line between theirs; its CVaR does not.
+    """
+    parts = [(1 - weight, *low), (weight, *high)]
+    values = np.concatenate([counts for _, counts, _ in parts])
+    shares = np.concatenate([part * often / often.sum() for part, _, often in parts])
+    tail = sum(part * tail_size(int(often.sum()), fraction) / often.sum() for part, _, often in parts)
+    order = np.argsort(-values, kind="stable")
+    values, shares = values[order], shares[order]
+    taken = np.clip(tail - (np.cumsum(shares) - shares), 0.0, shares)
+    return float((taken * values).sum() / taken.sum())
+
+
+def histogram(counts: ArrayLike) -> Histogram:
+    """The counts that occur, and how often."""
+    values, often = np.unique(_vector(counts), return_counts=True)
+    return Histogram(values, often)
+
+
 def least_cvar(mean: float, fraction: float = 0.1) -> float:
     """The smallest CVaR that whole counts with this mean allow: every episode has ⌊mean⌋ or one more."""
     floor = math.floor(mean)
@@ -70,6 +97,13 @@ def independent_cvar(mean: float, fraction: float = 0.1) -> float:
         q += 1
     at_least = pdtrc(q - 1, mean) if q else 1.0
     return float((mean * at_least + q * (fraction - pdtrc(q, mean))) / fraction)
+
+
+def independent_over(mean: float, budget: float) -> float:
+    """P(> budget) of violations that fall independently of each other."""
+    from scipy.special import pdtrc
+
+    return float(pdtrc(budget, mean)) if mean > 0 else 0.0
 
 
 def rate(counts: ArrayLike, lengths: ArrayLike) -> float:

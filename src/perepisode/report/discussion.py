@@ -28,7 +28,10 @@ def read(path: str | Path, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str
 
     def value(table: str, row: str | Mapping[str, object], column: str, steps: float | None = None):
         if table not in tables:
-            raise Refused(f"{path} reads table {table!r}, which this report does not have; it has {_listed(tables)}")
+            hint = " (those of training come with --runs)" if table.startswith(("training_", "multiplier_")) else ""
+            raise Refused(
+                f"{path} reads table {table!r}, which this report does not have{hint}; it has {_listed(tables)}"
+            )
         frame = tables[table]
         wanted = row if isinstance(row, Mapping) else {frame.columns[0]: row}
         for name in (*wanted, column, *(() if steps is None else ("steps",))):
@@ -47,6 +50,8 @@ def read(path: str | Path, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str
 
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     environment.globals = {"value": value, "number": number, "percent": percent, "plus_minus": plus_minus}
+    if not Path(path).is_file():
+        raise Refused(f"there is no discussion {path}")
     try:
         text = environment.from_string(Path(path).read_text()).render()
     except Refused:

@@ -33,8 +33,9 @@ def frontier(view: View, chosen: Point | None, exact: Sequence[dict] = ()) -> Dr
     name = dilemma_name(view.dilemma)
     caption = f"{name}: mean return against mean violations an episode (± 95 % t interval over seeds)."
     if len(close) > 1:
-        _matched_band(axes, close)
-        caption += " The band holds the agents compared at matched return."
+        word = "nearest" if matched.unmatched(view, compared[0], close[1:]) else "matched"
+        _matched_band(axes, close, word)
+        caption += f" The band holds the agents compared at {word} return."
     if _percent_axis(axes, view):
         caption += " The right axis is the share of the unconstrained return."
     axes.legend(loc="lower right")
@@ -81,13 +82,13 @@ def esr_family(view: View) -> Drawing:
     name_points(axes, [_named(point) for point in family])
     _percent_axis(axes, view)
     axes.legend(loc="lower right")
-    caption = "The per-episode agents choose where on the shared frontier to operate; grey: all other methods."
+    caption = "The per-episode agents beside the envelope of all other methods (grey)."
     return Drawing(figure, _frontier_frame(view), caption)
 
 
 def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Sequence[float]]) -> Drawing:
     """Share of episodes by violation count: one row an agent, seeds as dots, tinted where over budget."""
-    edges, names = _bins(points)
+    edges, names = _bins(points, budget)
     shares = [_seed_shares(point, edges) for point in points]
     figure = Figure((WIDTH, 0.7 + 1.25 * len(points)), layout="constrained")
     panels = figure.subplots(len(points), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
@@ -104,7 +105,7 @@ def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Se
         for point, share in zip(points, shares)
         for name, value in zip(names, share.mean(axis=0))
     ]
-    caption = "Violation counts an episode. Bars: mean over seeds; dots: each seed."
+    caption = "Violations an episode. Bars: mean over seeds; dots: each seed."
     if budget == budget:
         caption += f" Red: over the budget of {budget:g}."
     if any(point.label in exact for point in points):
@@ -130,7 +131,7 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
         rows.append(row)
     caption = (
         "Violations in the worst tenth of episodes against the mean of all (± 95 % t interval over seeds): "
-        "agents of equal mean differ in height alone."
+        "agents of equal mean differ in height alone. Curves: how tails are read between arms."
     )
     if view.whole:
         means = np.linspace(0, max(row["violations"] for row in rows), 400)
@@ -145,9 +146,11 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
         )
     for method in view.methods:
         own = [row for row in rows if row["method"] == method]
-        _draw_points(
-            axes, method, *([row[key] for row in own] for key in ("violations", "cvar", "violations_ci", "cvar_ci"))
-        )
+        columns = ([row[key] for row in own] for key in ("violations", "cvar", "violations_ci", "cvar_ci"))
+        _draw_points(axes, method, *columns, joined=False)
+        if method not in ("erm", "unconstrained"):
+            for low, high in itertools.pairwise(view.of(method)):
+                axes.plot(*matched.tails_between(low, high, view.whole), color=look(method).colour, lw=1.1, zorder=2)
     _draw_exact(axes, exact, "cvar", "none")
     axes.set_xlabel("violations an episode")
     axes.set_ylabel("CVaR 10 % (violations)")
@@ -199,9 +202,9 @@ def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Se
 
 
 def _draw_exact(axes: Axes, exact: Sequence[dict], key: str, line: str = ":") -> None:
-    for kind in dict.fromkeys(item["kind"] for item in exact):
+    for kind, marker in zip(dict.fromkeys(item["kind"] for item in exact), itertools.cycle("x+1")):
         pairs = sorted((item["mean_violations"], item[key]) for item in exact if item["kind"] == kind)
-        axes.plot(*zip(*pairs), linestyle=line, marker="x", ms=5, lw=1.2, color=INK, alpha=0.75,
+        axes.plot(*zip(*pairs), linestyle=line, marker=marker, ms=6, lw=1.2, color=INK, alpha=0.75,
                   label=f"exact optimum, {kind}", zorder=5)  # fmt: skip
 
 
@@ -232,11 +235,11 @@ def _draw_method(axes: Axes, method: str, points: Sequence[Point]) -> None:
     _draw_points(axes, method, pairs[:, 1], pairs[:, 0], halves[:, 1], halves[:, 0])
 
 
-def _draw_points(axes: Axes, method: str, x, y, x_half, y_half) -> None:
+def _draw_points(axes: Axes, method: str, x, y, x_half, y_half, joined: bool = True) -> None:
     """A method's arms with their intervals, joined where they are a sweep."""
     label, colour, marker = look(method)
     front = 4 if method in PER_EPISODE else 3
-    line = "none" if method in ("erm", "unconstrained") else "-"
+    line = "-" if joined and method not in ("erm", "unconstrained") else "none"
     axes.errorbar(
         x,
         y,
@@ -252,12 +255,12 @@ def _draw_points(axes: Axes, method: str, x, y, x_half, y_half) -> None:
               zorder=front)  # fmt: skip
 
 
-def _matched_band(axes: Axes, points: Sequence[Point]) -> None:
+def _matched_band(axes: Axes, points: Sequence[Point], word: str) -> None:
     returns = [point.mean_return for point in points]
     pad = 0.02 * np.ptp(axes.get_ylim())
     axes.axhspan(min(returns) - pad, max(returns) + pad, color=BAND, zorder=0, lw=0)
     axes.text(
-        0.995, max(returns) + pad, "matched return", transform=axes.get_yaxis_transform(), ha="right",
+        0.995, max(returns) + pad, f"{word} return", transform=axes.get_yaxis_transform(), ha="right",
         va="bottom", fontsize=8, color="#8a6d1a",
     )  # fmt: skip
 
@@ -289,8 +292,11 @@ def _frontier_frame(view: View) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _bins(points: Sequence[Point]) -> tuple[np.ndarray, list[str]]:
-    """Unit bins while counts are small; wide ones for costs in the tens.  The last bin is open."""
+def _bins(points: Sequence[Point], budget: float) -> tuple[np.ndarray, list[str]]:
+    """Unit bins while counts are small; wide ones for costs in the tens, one of which ends at the budget.
+
+    The last bin is open.
+    """
     counts = np.concatenate([seed.counts for point in points for seed in point.seeds])
     most = int(np.ceil(counts.max()))
     if np.quantile(counts, 0.995) <= MOST_BINS:
@@ -299,8 +305,10 @@ def _bins(points: Sequence[Point]) -> tuple[np.ndarray, list[str]]:
         names = [str(start) for start in starts[:-1]] + [str(top) if most <= top else f"≥ {top}"]
     else:
         width = int(np.ceil(np.quantile(counts, 0.995) / MOST_BINS))
-        starts = np.array([0, *range(1, most + 1, width)])[: MOST_BINS + 1]
-        names = ["0", *(f"{low}–{low + width - 1}" for low in starts[1:-1]), f"≥ {starts[-1]}"]
+        first = 1 + int(budget) % width if budget == budget else 1
+        starts = np.array(list(dict.fromkeys([0, 1, *range(first, most + 1, width)]))[: MOST_BINS + 2])
+        inner = itertools.pairwise(starts[1:].tolist())
+        names = ["0", *(str(low) if high == low + 1 else f"{low}–{high - 1}" for low, high in inner), f"≥ {starts[-1]}"]
     return np.append(starts.astype(float), np.inf), names
 
 

@@ -12,7 +12,6 @@ from perepisode.report.points import PROTOCOLS, Episodes, Point, View, cvar
 from perepisode.report.style import count, dilemma_name, look, number, p_value, percent, plus_minus
 
 FEW_SEEDS = 5
-SHARED = 0.10  # a gain of hypervolume below this is one shared frontier
 COLLAPSED = 0.7  # a seed below this share of its siblings' median return
 SIGNIFICANT = 0.05
 
@@ -75,28 +74,29 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
 
 
 def _mean_view(view: View) -> list[str]:
+    """Whether ESR's means lie on the other methods' frontier: by distance, since hypervolume also fills gaps."""
     areas = tables.hypervolumes(view)
     if not areas:
         return []
     gain = next(iter(areas.values()))["gain"]
     text = f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}"
-    behind = matched.short_of_frontier(view)
-    if behind:
-        span = dict.fromkeys(number(0.0 - round(value, 1), 1) for value in (max(behind.values()), min(behind.values())))
-        text += f", and its agents' returns differ from that of the other methods' frontier by {' to '.join(span)}"
-    if not gain < SHARED:
-        verdict = "the methods do not share one frontier here, and a tail difference may be a better optimum"
-    elif any(_below(view, label, value) for label, value in behind.items()):
+    short = matched.short_of_frontier(view)
+    placed = {label: value for label, value in short.items() if value == value}
+    beyond = [label for label in short if label not in placed]
+    if not placed:
+        return [f"{text}; none of its agents has violations that the other methods' frontier has too."]
+    span = dict.fromkeys(number(0.0 - round(value, 1), 1) for value in (max(placed.values()), min(placed.values())))
+    text += f", and its agents' returns differ from that of the other methods' frontier by {' to '.join(span)}"
+    if beyond:
+        text += f" ({', '.join(beyond)} beyond its ends)"
+    halves = {point.label: compare.t_interval(point.returns).half for point in view.main}
+    if any(-value > halves[label] for label, value in placed.items()):
+        verdict = "ESR lies above it, and a tail difference may be a better optimum"
+    elif any(value > halves[label] for label, value in placed.items()):
         verdict = "ESR lies below it, which is the price of its tail or a want of training"
     else:
         verdict = "the methods share one frontier, and means cannot tell them apart"
     return [f"{text}; {verdict}."]
-
-
-def _below(view: View, label: str, short: float) -> bool:
-    """Whether an agent's return is short of a frontier by more than its own seeds explain."""
-    (point,) = [point for point in view.main if point.label == label]
-    return short > compare.t_interval(point.returns).half
 
 
 def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
@@ -131,7 +131,8 @@ def _same_mean_view(view: View, chosen: Point) -> list[str]:
     if view.whole:
         alone, least = number(metrics.independent_cvar(even.level)), number(metrics.least_cvar(even.level))
         text += f"; if violations fell independently of each other it would be {alone}, and it cannot be below {least}"
-    return [f"{text}."]
+    beyond = [f"{look(read.method).label} ({read.between})" for read in even.reads if read.tail is None]
+    return [f"{text}." + (f" Not reached by {', '.join(beyond)}." if beyond else "")]
 
 
 def _listed(reads: list[matched.Interpolated], chosen: Point) -> str:

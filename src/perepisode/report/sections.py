@@ -133,7 +133,7 @@ def _comparison_blocks(section: Section, view: View, chosen: Point, rivals: list
         section.add(tables.matched_interpolated(view, chosen), nowhere)
         section.add(
             tables.same_violations(view, chosen),
-            "Tails at the same mean violations are left out: there is no mean that every method's frontier reaches.",
+            "Tails at the same mean violations are left out: there is no mean that two methods' frontiers reach.",
         )
     else:
         section.left_out.append("Matched tails are left out: there is no second method with a sweep to match.")

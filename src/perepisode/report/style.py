@@ -64,7 +64,8 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def plus_minus(mean: float, half: float, digits: int = 2) -> str:
-    """ "1.04 ± 0.07", or the mean alone where one seed allows no interval."""
+    """ "1.04 ± 0.07", or the mean alone where one seed allows no interval; costs in the hundreds take fewer digits."""
+    digits = min(digits, 1) if abs(mean) >= 100 else digits
     return number(mean, digits) if half != half else f"{number(mean, digits)}\u00a0±\u00a0{number(half, digits)}"
 
 

@@ -91,7 +91,7 @@ def _marked(view: View, pairs: list[tuple[Point, Point]]) -> list[str]:
 
 
 def _marks(labels: list[str]) -> str:
-    far = f" * further than {percent(matched.FAR, digits=0)} of the unconstrained return away: not truly matched."
+    far = f" * further than {percent(matched.FAR, digits=0)} of return away: not truly matched."
     return far if any(label.endswith("*") for label in labels) else ""
 
 
@@ -107,7 +107,7 @@ def matched_interpolated(view: View, chosen: Point) -> Table | None:
     if not groups:
         return None
     note = (
-        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated linearly to the "
+        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated to the "
         f"return of {chosen.label}, and of each wider budget, so that no difference is left to position. {_BETWEEN}"
     )
     if missing:
@@ -126,7 +126,7 @@ def same_violations(view: View, chosen: Point) -> Table | None:
         return None
     note = (
         f"All frontiers read at {number(found.level)} violations an episode, the number nearest to {chosen.label} that "
-        f"each of them reaches. {_BETWEEN}"
+        f"most of them reach. {_BETWEEN}"
     )
     laws = {"independent_cvar": metrics.independent_cvar, "least_cvar": metrics.least_cvar} if view.whole else {}
     implied = {name: law(found.level) for name, law in laws.items()}
@@ -136,17 +136,21 @@ def same_violations(view: View, chosen: Point) -> Table | None:
             f"{number(implied['independent_cvar'])} in its worst tenth, and none has less than "
             f"{number(implied['least_cvar'])}."
         )
-    labels = [look(read.method).label for read in found.reads]
-    title, name = "Every method at the same mean violations", f"same_violations_{slug(view.dilemma)}"
-    table = _read_table(name, title, note, found.reads, labels, _over(chosen))
+    note += "".join(f" {look(read.method).label} is left out: {read.between}." for read in found.reads if not read.tail)
+    reached = [read for read in found.reads if read.tail]
+    labels = [look(read.method).label for read in reached]
+    title, name = "Methods at the same mean violations", f"same_violations_{slug(view.dilemma)}"
+    table = _read_table(name, title, note, reached, labels, _over(chosen))
     for law, value in implied.items():
         table.frame[law] = value
     return table
 
 
 _BETWEEN = (
-    "“a → b, 40%” is 40 % of the way from a to b; the interval holds the error of both ends, and of where they lie. "
-    "Where seeds cannot tell the ends apart in position, there is none."
+    "“a → b, 40%” is 40 % of the way from a to b: means along a straight line, tails by how far they are from "
+    "independent violations of the same mean; between two budgets in each episode, an agent that keeps b in 40 % of "
+    "its episodes. The interval holds the error of both ends, and of where they lie; where seeds cannot tell the ends "
+    "apart in position, there is none. Where the focal agent gave the level, the test holds its error too."
 )
 
 
