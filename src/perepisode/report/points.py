@@ -111,6 +111,7 @@ class View:
     protocol: str
     counter: str
     points: tuple[Point, ...]
+    external: bool = False  # a table of another library's: how it was judged is not known
 
     @cached_property
     def main(self) -> tuple[Point, ...]:
@@ -198,7 +199,8 @@ class Episodes:
                 name = (row["method"], row["arm"], *numbers, row["detector"])
                 grouped.setdefault(name, []).append(seed)
         points = [self._point(name, seeds) for name, seeds in grouped.items()]
-        return View(dilemma, protocol, counter, tuple(sorted(points, key=_point_order)))
+        ordered = tuple(sorted(points, key=_point_order))
+        return View(dilemma, protocol, counter, ordered, self.environment == "external")
 
     def has(self, dilemma: str, counter: str) -> bool:
         """Whether there are such counts; a world where both detectors always agree has no second one."""

@@ -352,4 +352,4 @@ def hypervolume(view: View) -> Table | None:
 
 
 def basis(view: View) -> str:
-    return f"{COUNTERS[view.counter]}, {PROTOCOLS[view.protocol]}"
+    return "episodes and counts as given" if view.external else f"{COUNTERS[view.counter]}, {PROTOCOLS[view.protocol]}"
