@@ -45,11 +45,11 @@ def test_between_two_prices_the_tail_is_that_of_the_exact_agent_there(ends):
     for weight in (0.25, 0.5, 0.75):
         agent = linear((1 - weight) * ends[0] + weight * ends[1])
         assert between.mean(0, 1, weight) == pytest.approx(agent.mean_count, abs=1e-3)
-        assert between.cvar(0, 1, weight) == pytest.approx(agent.cvar(), rel=0.015)
+        assert between.cvar()(0, 1, weight) == pytest.approx(agent.cvar(), rel=0.015)
         assert between.over(0)(0, 1, weight) == pytest.approx(agent.p_any, abs=0.01)
         assert between.over(1)(0, 1, weight) == pytest.approx(agent.p_over(1), abs=0.01)
         spread = np.sqrt(np.square(np.arange(len(agent.counts))) @ agent.counts - agent.mean_count**2)
-        assert between.std(0, 1, weight) == pytest.approx(spread, rel=0.02)
+        assert between.std()(0, 1, weight) == pytest.approx(spread, rel=0.02)
 
 
 def test_a_straight_line_between_tails_would_be_far_off():
@@ -67,8 +67,8 @@ def test_between_two_budgets_an_agent_keeps_the_one_or_the_other():
     for weight in (0.02, 0.3, 0.8):
         mixed = np.concatenate([np.repeat(exactly(BUDGETED[k].counts), n) for k, n in
                                 ((1, round(100 * (1 - weight))), (2, round(100 * weight)))])  # fmt: skip
-        assert between.cvar(0, 1, weight) == pytest.approx(metrics.cvar(mixed))
-        assert between.std(0, 1, weight) == pytest.approx(mixed.std())
+        assert between.cvar()(0, 1, weight) == pytest.approx(metrics.cvar(mixed))
+        assert between.std()(0, 1, weight) == pytest.approx(mixed.std())
         assert between.over(1)(0, 1, weight) == pytest.approx(metrics.p_over(mixed, 1))
 
 
@@ -76,5 +76,5 @@ def test_ends_are_read_as_they_are():
     view = points({("ser", "w=1"): linear(0.4), ("ser", "w=0.1"): linear(1.2)})
     low, high = view.of("ser")
     positions = matched.VIOLATIONS.each(low), matched.VIOLATIONS.each(high)
-    read = compare.read_between(*positions, positions[1].mean(), matched._Between(low, high, True).cvar)
+    read = compare.read_between(*positions, positions[1].mean(), matched._Between(low, high, True).cvar())
     assert read.value.mean == pytest.approx(metrics.cvar(high.seeds[0].counts))

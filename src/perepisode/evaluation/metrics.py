@@ -88,11 +88,11 @@ def independent_cvar(mean: float, fraction: float = 0.1) -> float:
 
     E[N; N > q] = mean P(N >= q), and the episodes that are left of the tail have q, its smallest count.
     """
-    from scipy.special import pdtrc  # P(N > q)
+    from scipy.special import pdtrc, pdtrik  # P(N > q), and q from P(N <= q)
 
     if mean == 0:
         return 0.0
-    q = 0
+    q = math.floor(pdtrik(1 - fraction, mean)) if pdtrc(0, mean) > fraction else 0
     while pdtrc(q, mean) > fraction:
         q += 1
     at_least = pdtrc(q - 1, mean) if q else 1.0

@@ -222,7 +222,7 @@ def _read(
         found = compare.read_between(axis.each(low), axis.each(high), level, mix)
         return found if told_apart else found._replace(value=found.value._replace(half=float("nan")))
 
-    tails = read(between_arms.cvar)
+    tails = read(between_arms.cvar())
     reference = against
     if isinstance(against, Point):  # it gave the level, so an error of its own position counts as one of the arms'
         place = axis.each(against)
@@ -233,7 +233,7 @@ def _read(
         held if axis is VIOLATIONS else read(between_arms.straight(VIOLATIONS.each)).value,
         read(between_arms.over(0)).value,
         read(between_arms.over(chosen.budget)).value,
-        read(between_arms.std).value,
+        read(between_arms.std()).value,
         tails.value,
         _test(tails.value, reference) if isinstance(reference, Interval) else None,
     )
@@ -242,21 +242,20 @@ def _read(
 
 def tails_between(low: Point, high: Point, whole: bool, steps: int = 24) -> tuple[np.ndarray, np.ndarray]:
     """Mean violations and CVaR from one arm to the next."""
-    tail_at, weights = _Between(low, high, whole).cvar, np.linspace(0.0, 1.0, steps)
+    tail_at, weights = _Between(low, high, whole).cvar(), np.linspace(0.0, 1.0, steps)
     pairs = [(i, j) for i in range(len(low.seeds)) for j in range(len(high.seeds))]
     tails = [np.mean([tail_at(i, j, float(weight)) for i, j in pairs]) for weight in weights]
     return (1 - weights) * VIOLATIONS.of(low) + weights * VIOLATIONS.of(high), np.array(tails)
 
 
 class _Between:
-    """What lies between two arms of a method; each value is `mix(i, j, weight)` of seeds i and j (compare.Mix)."""
+    """What lies between two arms of a method; each value is a `mix(i, j, weight)` of seeds i and j (compare.Mix)."""
 
     def __init__(self, low: Point, high: Point, whole: bool):
         self.arms = low, high
         self.mixed = low.method in PER_EPISODE  # no agent between two budgets in each episode, but both by turns
         self.chance = whole and not self.mixed  # costs have no law of independence
         self.mean = self.straight(VIOLATIONS.each)
-        self._histograms = [[metrics.histogram(seed.counts) for seed in arm.seeds] for arm in self.arms]
 
     def straight(self, values: Callable[[Point], np.ndarray]) -> compare.Mix:
         low, high = map(values, self.arms)
@@ -276,19 +275,25 @@ class _Between:
         mix = self.beside(share, lambda mean: metrics.independent_over(mean, budget))
         return lambda i, j, weight: float(np.clip(mix(i, j, weight), 0.0, 1.0))
 
-    def std(self, i: int, j: int, weight: float) -> float:
+    def std(self) -> compare.Mix:
         if not self.mixed:
-            return self.beside(metrics.std, math.sqrt if self.chance else lambda mean: 0.0)(i, j, weight)
-        square = self.straight(lambda arm: arm.each(metrics.std) ** 2 + arm.each(metrics.mean) ** 2)(i, j, weight)
-        return math.sqrt(max(square - self.mean(i, j, weight) ** 2, 0.0))
+            return self.beside(metrics.std, math.sqrt if self.chance else lambda mean: 0.0)
+        square = self.straight(lambda arm: arm.each(metrics.std) ** 2 + arm.each(metrics.mean) ** 2)
+        return lambda i, j, weight: math.sqrt(max(square(i, j, weight) - self.mean(i, j, weight) ** 2, 0.0))
 
-    def cvar(self, i: int, j: int, weight: float) -> float:
+    def cvar(self) -> compare.Mix:
         if self.mixed:
-            return metrics.mixture_cvar(self._histograms[0][i], self._histograms[1][j], weight)
+            low, high = ([metrics.histogram(seed.counts) for seed in arm.seeds] for arm in self.arms)
+            return lambda i, j, weight: metrics.mixture_cvar(low[i], high[j], weight)
         if not self.chance:
-            return self.straight(lambda arm: arm.each(cvar))(i, j, weight)
-        value = self.beside(cvar, metrics.independent_cvar)(i, j, weight)
-        return max(value, metrics.least_cvar(self.mean(i, j, weight))) if 0 < weight < 1 else value
+            return self.straight(lambda arm: arm.each(cvar))
+        mix = self.beside(cvar, metrics.independent_cvar)
+
+        def possible(i: int, j: int, weight: float) -> float:
+            value = mix(i, j, weight)
+            return max(value, metrics.least_cvar(self.mean(i, j, weight))) if 0 < weight < 1 else value
+
+        return possible
 
 
 def _test(one: Interval, other: Interval) -> Welch | None:
