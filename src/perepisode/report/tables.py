@@ -108,7 +108,7 @@ def matched_interpolated(view: View, chosen: Point) -> Table | None:
         return None
     note = (
         f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated to the "
-        f"return of {chosen.label}, and of each wider budget, so that no difference is left to position. {_BETWEEN}"
+        f"return of {chosen.label}, and of each wider budget, so that no difference is left to position. {_between(view)}"
     )
     if missing:
         note += f" Not reached: {', '.join(missing)}."
@@ -126,7 +126,7 @@ def same_violations(view: View, chosen: Point) -> Table | None:
         return None
     note = (
         f"All frontiers read at {number(found.level)} violations an episode, the number nearest to {chosen.label} that "
-        f"most of them reach. {_BETWEEN}"
+        f"most of them reach. {_between(view)}"
     )
     laws = {"independent_cvar": metrics.independent_cvar, "least_cvar": metrics.least_cvar} if view.whole else {}
     implied = {name: law(found.level) for name, law in laws.items()}
@@ -146,12 +146,19 @@ def same_violations(view: View, chosen: Point) -> Table | None:
     return table
 
 
-_BETWEEN = (
-    "“a → b, 40%” is 40 % of the way from a to b: means along a straight line, tails by how far they are from "
-    "independent violations of the same mean; between two budgets in each episode, an agent that keeps b in 40 % of "
-    "its episodes. The interval holds the error of both ends, and of where they lie; where seeds cannot tell the ends "
-    "apart in position, there is none. Where the focal agent gave the level, the test holds its error too."
-)
+def _between(view: View) -> str:
+    """How a row between two arms is read."""
+    how = "means and tails along a straight line."
+    if view.whole:
+        how = (
+            "means along a straight line, tails by how far they are from independent violations of the same mean; "
+            "between two budgets in each episode, an agent that keeps b in 40 % of its episodes."
+        )
+    return (
+        f"“a → b, 40%” is 40 % of the way from a to b: {how} The interval holds the error of both ends, and of where they "
+        "lie; where seeds cannot tell the ends apart in position, there is none. Where the focal agent gave the level, "
+        "the test holds its error too."
+    )
 
 
 def _read_table(name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str) -> Table:
