@@ -107,8 +107,8 @@ def matched_interpolated(view: View, chosen: Point) -> Table | None:
     if not groups:
         return None
     note = (
-        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated to the "
-        f"return of {chosen.label}, and of each wider budget, so that no difference is left to position. {_between(view)}"
+        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated to the return of "
+        f"{chosen.label}, and of each wider budget, so that no difference is left to position. {_between(view)}"
     )
     if missing:
         note += f" Not reached: {', '.join(missing)}."
@@ -155,9 +155,9 @@ def _between(view: View) -> str:
             "between two budgets in each episode, an agent that keeps b in 40 % of its episodes."
         )
     return (
-        f"“a → b, 40%” is 40 % of the way from a to b: {how} The interval holds the error of both ends, and of where they "
-        "lie; where seeds cannot tell the ends apart in position, there is none. Where the focal agent gave the level, "
-        "the test holds its error too."
+        f"“a → b, 40%” is 40 % of the way from a to b: {how} The interval holds the error of both ends, and of where "
+        "they lie; where seeds cannot tell the ends apart in position, there is none. Where the focal agent gave the "
+        "level, the test holds its error too."
     )
 
 
