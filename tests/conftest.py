@@ -4,6 +4,11 @@ import os
 import tempfile
 from pathlib import Path
 
+from hypothesis import settings
+
+# no test is timed: the first example of one compiles, which takes as long as the machine is busy
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # several test processes share few cores: BLAS threads that spin for each other would only slow one another down
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

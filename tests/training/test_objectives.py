@@ -25,7 +25,7 @@ def rewards_of(objective, episode, dual=None):
     return rewards, before
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(steps, st.sampled_from([0, 1, 2, 4]))
 def test_eq7_telescopes(episode, budget):
     objective = METHODS["esr"].build(budget=budget)
@@ -35,7 +35,7 @@ def test_eq7_telescopes(episode, budget):
     assert float(objective.utility(objective.initial_dual(), totals)) == pytest.approx(utility, abs=1e-4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(steps, st.sampled_from([0.1, 0.3, 1.0]))
 def test_ser_racc_pays_the_ser_reward(episode, weight):
     racc, _ = rewards_of(METHODS["ser_racc"].build(weight=weight), episode)
