@@ -1,6 +1,6 @@
 """README's parts that hold numbers, each written from committed files.
 
-python results/readme.py        # writes them; `make results-check` fails where they differ
+`python results/readme.py` writes them, `make results-check` fails where they differ.
 """
 
 import json

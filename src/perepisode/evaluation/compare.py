@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from perepisode.evaluation import metrics
+
 Metric = Callable[[np.ndarray], float]
 Mix = Callable[[int, int, float], float]
 STEP = 1e-3  # of the way between two points: over which a slope is taken
@@ -72,7 +74,7 @@ def hierarchical_bootstrap(
     knows how little three numbers say about their spread; it is shown beside it for what the episodes add.
     """
     generator = np.random.default_rng(seed)
-    histograms = [np.unique(np.asarray(sample, np.float64), return_counts=True) for sample in samples]
+    histograms = [metrics.histogram(sample) for sample in samples]
     means = np.empty(resamples)
     for index in range(resamples):
         chosen = generator.integers(len(histograms), size=len(histograms))
@@ -134,7 +136,7 @@ def read_between(low: ArrayLike, high: ArrayLike, level: float, mix: Mix) -> Rea
     errors = [side.var(ddof=1) / side.size for side in sides]
     if not sum(errors):
         return Reading(Interval(float(values.mean()), 0.0, min(low.size, high.size)), steep)
-    freedom = sum(errors) ** 2 / sum(error**2 / (side.size - 1) for error, side in zip(errors, sides))
+    freedom = _satterthwaite(errors[0], low.size, errors[1], high.size)
     half = float(_t_quantile(freedom, 0.95) * np.sqrt(sum(errors)))
     return Reading(Interval(float(values.mean()), half, freedom + 1), steep)
 
@@ -170,11 +172,10 @@ def missed_share(exact: ArrayLike, detected: ArrayLike) -> float:
     return float(np.maximum(exact - detected, 0).sum() / exact.sum())
 
 
-def _redraw(histogram: tuple[np.ndarray, np.ndarray], generator: np.random.Generator) -> np.ndarray:
+def _redraw(histogram: metrics.Histogram, generator: np.random.Generator) -> np.ndarray:
     """Episodes drawn with replacement.  Counts take few values, so one multinomial draw replaces N draws."""
-    values, occurrences = histogram
-    total = occurrences.sum()
-    return np.repeat(values, generator.multinomial(total, occurrences / total))
+    total = histogram.often.sum()
+    return np.repeat(histogram.values, generator.multinomial(total, histogram.often / total))
 
 
 def _welch(mean_a: float, error_a: float, n_a: float, mean_b: float, error_b: float, n_b: float) -> Welch:
@@ -186,8 +187,13 @@ def _welch(mean_a: float, error_a: float, n_a: float, mean_b: float, error_b: fl
         t = float(np.copysign(np.inf, difference)) if difference else 0.0
         return Welch(t, float(not difference), 0.0, difference)
     t = difference / np.sqrt(error)
-    df = error**2 / (error_a**2 / (n_a - 1) + error_b**2 / (n_b - 1))
+    df = _satterthwaite(error_a, n_a, error_b, n_b)
     return Welch(float(t), float(2 * stdtr(df, -abs(t))), float(df), difference)
+
+
+def _satterthwaite(error_a: float, n_a: float, error_b: float, n_b: float) -> float:
+    """Degrees of freedom of a sum of two squared standard errors, one of which at least is not zero."""
+    return (error_a + error_b) ** 2 / (error_a**2 / (n_a - 1) + error_b**2 / (n_b - 1))
 
 
 def _t_quantile(df: float, level: float) -> float:

@@ -148,7 +148,7 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
         own = [row for row in rows if row["method"] == method]
         columns = ([row[key] for row in own] for key in ("violations", "cvar", "violations_ci", "cvar_ci"))
         _draw_points(axes, method, *columns, joined=False)
-        if method not in ("erm", "unconstrained"):
+        if method not in matched.NOT_RIVALS:
             for low, high in itertools.pairwise(view.of(method)):
                 axes.plot(*matched.tails_between(low, high, view.whole), color=look(method).colour, lw=1.1, zorder=2)
     _draw_exact(axes, exact, "cvar", "none")
@@ -157,7 +157,7 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
     axes.margins(0.08)
     axes.set_xlim(left=-0.05 * axes.get_xlim()[1])  # an interval may reach below zero, a count does not
     axes.set_ylim(bottom=-0.05 * axes.get_ylim()[1])
-    named = [point for point in view.main if point.method not in ("erm", "unconstrained")]
+    named = [point for point in view.main if point.method not in matched.NOT_RIVALS]
     name_points(axes, [(p.interval(metrics.mean).mean, p.interval(cvar).mean, *_name(p)) for p in named])
     axes.legend(loc="upper left")  # no tail is far above its mean
     return Drawing(figure, pd.DataFrame(rows), caption)
@@ -196,7 +196,7 @@ def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Se
     _draw_exact(axes, exact, "return")
     _frontier_axes(axes)
     first = [point for point in named if point in view.main]
-    rest = [point for point in view.main if point not in first and point.method not in ("erm", "unconstrained")]
+    rest = [point for point in view.main if point not in first and point.method not in matched.NOT_RIVALS]
     if first:
         name_points(axes, [_named(point) for point in (*first, *rest)])
 
@@ -239,18 +239,11 @@ def _draw_points(axes: Axes, method: str, x, y, x_half, y_half, joined: bool = T
     """A method's arms with their intervals, joined where they are a sweep."""
     label, colour, marker = look(method)
     front = 4 if method in PER_EPISODE else 3
-    line = "-" if joined and method not in ("erm", "unconstrained") else "none"
+    line = "-" if joined and method not in matched.NOT_RIVALS else "none"
     axes.errorbar(
-        x,
-        y,
-        np.nan_to_num(y_half),
-        np.nan_to_num(x_half),
-        fmt="none",
-        ecolor=colour,
-        elinewidth=0.9,
-        alpha=0.4,
+        x, y, np.nan_to_num(y_half), np.nan_to_num(x_half), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.4,
         zorder=2,
-    )
+    )  # fmt: skip
     axes.plot(x, y, label=label, color=colour, marker=marker, ms=6.5, lw=1.1, mec="white", mew=0.6, linestyle=line,
               zorder=front)  # fmt: skip
 
