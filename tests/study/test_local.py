@@ -33,11 +33,14 @@ with open(out / "order", "a") as file:
     file.write(json.dumps([name, os.environ.get("CUDA_VISIBLE_DEVICES", "")]) + "\\n")
 with folder.at_work():
     time.sleep(0.3)
+    print(name, "gets going", flush=True)
     ending = json.loads((out / "endings").read_text()).get(name, "done")
     if ending == "done":
         folder.finish(seconds=0.3, after=after)
     elif ending == "killed":
         os.kill(os.getpid(), 9)
+    elif ending == "dead at once":
+        os._exit(3)
     else:
         folder.fail("as the test wished")
         sys.exit(int(ending))
@@ -100,10 +103,61 @@ def test_a_failed_pack_does_not_stop_the_rest(stand_in, ending):
     assert again == ["train-01", "distill-temptation", "distilled-01", "report"]
 
 
+@pytest.mark.parametrize(
+    ("ending", "how"),
+    [
+        ("1", "as the test wished"),
+        ("killed", "its process was ended by SIGKILL (out of memory?): train-02 gets going"),
+        ("dead at once", "its process ended with code 3: train-02 gets going"),
+    ],
+)
+def test_the_last_line_is_the_failed_tasks_own_and_says_where_its_log_is(stand_in, capsys, ending, how):
+    assert stand_in(train_02=ending) == 1
+    log = stand_in.out / "tasks" / "train-02" / "log"
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"perepisode: train-02 failed (2 more not done): {how}; log: {log}"
+
+
+def test_a_silent_death_is_not_told_in_the_words_of_an_earlier_attempt(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "study"
+    study = plan.save(tiny.study(), out)
+    for code in ("print('first words'); raise SystemExit(3)", "raise SystemExit(4)"):
+        monkeypatch.setattr(local, "WORKER", (sys.executable, "-c", code))
+        assert local.run(study, out, [{}], view=overview.Quiet()) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert "its process ended with code 3: first words; log" in first
+    assert "its process ended with code 4; log" in second
+
+
+NO_SUCH_FLAG = "--xla_that_no_jaxlib_knows=1"
+
+
+@pytest.mark.parametrize(
+    ("words", "log"),
+    [
+        (["demo", "--no-craftax", "--out", "demo"], "demo/temptation/tasks/train-01/log"),
+        (["study", "run", "--env", "temptation", "--only", "unconstrained"], "study/tasks/train-01/log"),
+    ],
+    ids=["demo", "study run"],
+)
+def test_a_command_whose_workers_cannot_start_ends_with_their_own_words(tmp_path, words, log):
+    """XLA ends a process that is given a flag it does not know.  Nothing may follow that hides it."""
+    environment = {**os.environ, "XLA_FLAGS": NO_SUCH_FLAG}
+    command = [sys.executable, "-m", "perepisode", *words]
+    answer = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert answer.returncode == 1
+    (told,) = answer.stderr.splitlines()
+    assert told.startswith("perepisode: train-01 failed (")
+    assert told.endswith(f"Unknown flag in XLA_FLAGS: {NO_SUCH_FLAG}; log: {log}")
+    assert (tmp_path / log).exists()
+    assert "wrote" not in answer.stdout
+
+
 def test_a_full_disk_stops_the_study(stand_in, capsys):
     assert stand_in(train_01="74") == 74
     assert [name for name, _ in started(stand_in.out)] == ["train-01"]
-    assert "as the test wished" in capsys.readouterr().out
+    log = stand_in.out / "tasks" / "train-01" / "log"
+    assert f"stopped: as the test wished; log: {log}; start" in capsys.readouterr().out
 
 
 def test_each_worker_sees_its_own_gpu(stand_in, monkeypatch):

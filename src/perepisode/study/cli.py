@@ -131,8 +131,6 @@ class Start(Packed):
         code = local.run(study, self.out, local.slots_for(device.kind, self.workers or device.count))
         if code == 0:
             print(f"wrote {self.out / 'report' / 'index.html'}\nnext: open it in a browser")
-        elif code == 1:
-            print(f"some tasks failed; see `perepisode study status --out {self.out}`, then start again")
         return code
 
 

@@ -108,20 +108,30 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 
 def last_row(path: Path) -> dict[str, Any] | None:
-    """The last whole line of a metrics file, without reading the rest."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 8192))
-            lines = file.read().splitlines()
-    except OSError:
-        return None
-    for line in reversed(lines):
+    """The last whole line of a metrics file."""
+    for line in reversed(_last_lines(path)):
         with contextlib.suppress(ValueError):
             row = json.loads(line)
             if isinstance(row, dict):
                 return row
     return None
+
+
+def last_line(path: Path, begin: int = 0) -> str:
+    """The last line of a log that says anything, of what was written from `begin` on; empty if there is none."""
+    said = (line.strip() for line in reversed(_last_lines(path, begin)))
+    return next((line for line in said if line), "")
+
+
+def _last_lines(path: Path, begin: int = 0) -> list[str]:
+    """The end of a file, without reading the rest."""
+    try:
+        with open(path, "rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(begin, end - 8192))
+            return file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def _read(path: Path) -> dict[str, Any] | None:

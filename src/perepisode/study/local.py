@@ -14,11 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from perepisode.study import overview, state, work
-from perepisode.study.files import TaskFolder, held
+from perepisode.study.files import TaskFolder, held, last_line
 from perepisode.study.plan import Study
 
 POLL_SECONDS = 0.5
 WORKER = (sys.executable, "-m", "perepisode.study.work")  # followed by the study's folder and the task's name
+
+
+@dataclass(frozen=True)
+class Worker:
+    folder: TaskFolder
+    process: subprocess.Popen
+    log_begins: int  # earlier attempts wrote what comes before
 
 
 @dataclass
@@ -27,7 +34,7 @@ class Supervisor:
 
     studies: Mapping[Path, Study]  # by folder; the first have precedence
     slots: list[dict[str, str]]  # the environment of each worker: which device it sees
-    busy: dict[int, tuple[TaskFolder, subprocess.Popen]] = field(default_factory=dict)
+    busy: dict[int, Worker] = field(default_factory=dict)
     tried: set[Path] = field(default_factory=set)  # folders of tasks
     ended: str = ""  # why no further task is started
 
@@ -39,34 +46,37 @@ class Supervisor:
             folder = TaskFolder.of(out, one.task.name)
             if one.state in ("ready", "failed") and folder.path not in self.tried:
                 self.tried.add(folder.path)
-                self.busy[slot] = (folder, self._start(out, folder, self.slots[slot]))
+                self.busy[slot] = self._start(out, folder, self.slots[slot])
 
-    def _start(self, out: Path, folder: TaskFolder, device: dict[str, str]) -> subprocess.Popen:
+    def _start(self, out: Path, folder: TaskFolder, device: dict[str, str]) -> Worker:
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.forget_failure()  # another attempt; if it fails too, it says so again
         environment = {**os.environ, **device, "PEREPISODE_SUPERVISOR": str(os.getpid())}
         command = [*WORKER, str(out), folder.path.name]
         with open(folder.log, "a") as log:
-            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+            begins = log.tell()
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        return Worker(folder, process, begins)
 
     def reap(self) -> None:
-        for slot, (folder, process) in list(self.busy.items()):
-            code = process.poll()
+        for slot, worker in list(self.busy.items()):
+            folder, code = worker.folder, worker.process.poll()
             if code is None:
                 continue
             del self.busy[slot]
+            said = last_line(folder.log, worker.log_begins)
             if code == work.DISK:
-                self.ended = folder.failed or "a write failed"
+                self.ended = f"{folder.failed or said or 'a write failed'}; log: {folder.log}"
             elif code not in (work.DONE, work.RESUME) and not folder.failed:
-                folder.fail(_how(code) + f"; see {folder.log}")
+                folder.fail(f"{_how(code)}: {said}" if said else _how(code))
             elif code == work.RESUME and not self.ended:
                 self.tried.discard(folder.path)  # somebody stopped that one worker: it goes on
 
     def stop(self, why: str) -> None:
         """Ask every worker to checkpoint and end."""
         self.ended = self.ended or why
-        for _, process in self.busy.values():
-            process.send_signal(signal.SIGTERM)
+        for worker in self.busy.values():
+            worker.process.send_signal(signal.SIGTERM)
 
 
 def _how(code: int) -> str:
@@ -81,7 +91,10 @@ def run(study: Study, out: Path, slots: list[dict[str, str]], view: overview.Vie
 
 
 def run_all(studies: Mapping[Path, Study], slots: list[dict[str, str]], view: overview.View | None = None) -> int:
-    """Work until nothing is left that can be done; 0 if all is done, 1 if something failed, 75 if stopped."""
+    """Work until nothing is left that can be done; 0 if all is done, 1 if something failed, 75 if stopped.
+
+    Unless all is done, the last line says why not: callers have nothing to add, and nothing to go on with.
+    """
     with contextlib.ExitStack() as locks:
         for out in studies:
             locks.enter_context(held(out / "lock", f"the study in {out}"))
@@ -97,10 +110,23 @@ def run_all(studies: Mapping[Path, Study], slots: list[dict[str, str]], view: ov
     if supervisor.ended:
         print(f"stopped: {supervisor.ended}; start the same command again to go on")
         return work.RESUME if supervisor.ended.startswith("by SIG") else work.DISK
-    return work.DONE if all(one.state == "done" for one in states) else work.FAILED
+    if all(one.state == "done" for one in _named(states)):
+        return work.DONE
+    print(f"perepisode: {_failure(states)}", file=sys.stderr)
+    return work.FAILED
 
 
-def _loop(supervisor: Supervisor, view: overview.View) -> list[state.TaskState]:
+def _failure(states: Mapping[Path, list[state.TaskState]]) -> str:
+    """The first task that failed, its last words and where to read the rest; what failed later may only follow."""
+    unfinished = [(out, one) for out, some in states.items() for one in some if one.state != "done"]
+    failed = [(out, one) for out, one in unfinished if one.state == "failed"]
+    out, first = (failed or unfinished)[0]
+    more = f" ({len(unfinished) - 1} more not done)" if len(unfinished) > 1 else ""
+    log = TaskFolder.of(out, first.task.name).log
+    return f"{first.task.name} {first.state}{more}: {first.detail}; log: {log}"
+
+
+def _loop(supervisor: Supervisor, view: overview.View) -> Mapping[Path, list[state.TaskState]]:
     while True:
         supervisor.reap()
         states = {out: state.read(study, out) for out, study in supervisor.studies.items()}
@@ -110,7 +136,7 @@ def _loop(supervisor: Supervisor, view: overview.View) -> list[state.TaskState]:
         # a task that is running though no worker of ours has it belongs to a dying worker of an earlier start
         others = any(one.state == "running" for one in shown)
         if not supervisor.busy and (supervisor.ended or not others):
-            return shown
+            return states
         time.sleep(POLL_SECONDS)
 
 
