@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -47,8 +46,6 @@ def test_listing_the_study_starts_no_device():
         "import jax._src.xla_bridge as b; assert not b._backends, b._backends\n"
         "assert not any(m.startswith('craftax') for m in sys.modules)"
     )
-    began = time.monotonic()
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
     assert len(shown.stdout.strip().splitlines()) == 184
-    assert time.monotonic() - began < 20  # two seconds on a quiet machine; this only catches a started device

@@ -1,4 +1,4 @@
-"""The command line: what it prints, how fast, and one clear line for wrong input."""
+"""The command line: what it prints, what it leaves alone, and one clear line for wrong input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 import tiny
@@ -83,20 +82,17 @@ def test_another_studys_folder_is_refused(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("words", [["matrix"], ["study", "plan"], ["study", "submit", "--dry-run"]])
-def test_planning_is_quick_and_starts_no_device(tmp_path, words):
-    """Seconds of this process, not of the wall: a busy machine is no reason to fail."""
+def test_planning_starts_no_device_and_loads_neither_worlds_nor_tables(tmp_path, words):
+    """What would make it slow; of JAX it needs the module, in which methods are written."""
     code = (
-        "import resource, sys\n"
+        "import sys\n"
         "from perepisode.cli import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit as ended: assert ended.code == 0\n"
         "import jax._src.xla_bridge as bridge\n"
-        "assert not bridge._backends and 'craftax' not in sys.modules\n"
-        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
-        "print(used.ru_utime + used.ru_stime, file=sys.stderr)"
+        "assert not bridge._backends, bridge._backends\n"
+        "slow = {'craftax', 'flax', 'optax', 'orbax', 'scipy', 'pandas', 'pyarrow', 'matplotlib'} & set(sys.modules)\n"
+        "assert not slow, slow"
     )
-    began = time.monotonic()
     answer = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
-    used = float(answer.stderr.split()[-1])
-    assert used < 2.0, f"{used:.1f} s of work, {time.monotonic() - began:.1f} s of wall"

@@ -102,11 +102,10 @@ def test_a_finished_run_is_complete(finished):
         assert weights["gru_hidden.0"].shape == (8, 24)
 
 
-def test_starting_again_returns_at_once(finished):
+def test_starting_again_returns_at_once(finished, monkeypatch):
+    monkeypatch.setattr(training, "run_chunk", None)  # nothing is trained
     before = results(finished)
-    began = time.monotonic()
     train(RUNS, options(finished))
-    assert time.monotonic() - began < 2.0
     assert results(finished) == before
 
 
@@ -261,12 +260,10 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
 )
 def test_wrong_input_is_one_line_before_anything_compiles(given, words, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(training, "run_chunk", None)  # reaching the compiler would fail loudly
-    began = time.monotonic()
     assert run(Train(out=tmp_path / "out", **{"budget": (1.0,), **given})) == WRONG_INPUT
     error = capsys.readouterr().err
     assert len(error.strip().splitlines()) == 1
     assert re.search(words, error), error
-    assert time.monotonic() - began < 5.0
     assert not (tmp_path / "out").exists()
 
 
