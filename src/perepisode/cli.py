@@ -1,4 +1,4 @@
-"""The command line: `perepisode train | evaluate | distill | matrix | study | report | watch | bench | demo`.
+"""The command line: `perepisode train | evaluate | agents | distill | matrix | study | report | watch | bench | demo`.
 
 Each command is a dataclass whose fields are its options and whose call does the work.  Heavy imports happen inside
 the calls, so that help, planning and mistakes are answered at once.
@@ -140,9 +140,9 @@ class Evaluate:
     """Judge finished runs in the detector-only world; one row an episode."""
 
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Run folders, or folders of run folders."""
+    """Run folders, folders of them, or agents by name or file (`perepisode agents`)."""
     out: Path | None = None
-    """Episodes table to write or extend; episodes.parquet in the first path if left out."""
+    """Episodes table to write or extend; episodes.parquet in the first folder, or here, if left out."""
     envs: int = 64
     """Worlds for each agent."""
     steps: int = 4096
@@ -157,10 +157,11 @@ class Evaluate:
         from perepisode.evaluation.rollout import evaluate
 
         if not self.paths:
-            raise Refused("no run given; name run folders or a folder of them")
+            raise Refused("no run given; name run folders, a folder of them, or agents")
         out = self.out or _home(self.paths[0]) / "episodes.parquet"
         evaluate(self.paths, out, self.envs, self.steps, self.first, self.seed)
-        print(f"wrote {out}\nnext: perepisode report {out} --runs {_home(self.paths[0])}")
+        runs = " ".join(dict.fromkeys(str(_home(path) if path.is_dir() else path) for path in self.paths))
+        print(f"wrote {out}\nnext: perepisode report {out} --runs {runs}")
         return 0
 
 
@@ -194,7 +195,7 @@ class Report:
     out: Path = Path("report")
     """Folder to write."""
     runs: tuple[Path, ...] = ()
-    """Folders of run folders, for training curves and λ."""
+    """Folders of run folders, or agents by name or file, for training curves and λ."""
     utilities: tuple[Path, ...] = ()
     """Distilled utilities to draw."""
     exact: tuple[Path, ...] = ()
@@ -205,10 +206,10 @@ class Report:
     """Your own words, with numbers read from the report's tables (docs/bring-your-own-agent.md)."""
 
     def __call__(self) -> int:
+        from perepisode.agents import find
         from perepisode.report.page import build
-        from perepisode.runs import find
 
-        curves = [folder.path for path in self.runs for folder in find(path)]
+        curves = [trained for path in self.runs for trained in find(path)]
         page = build(self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion)
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
@@ -219,9 +220,11 @@ class Watch:
     """Replay the worst episodes and write a page to watch them on."""
 
     source: Annotated[Path, tyro.conf.Positional]
-    """An episodes table, or a run folder whose table lies beside it."""
+    """An episodes table, a run folder whose table lies beside it, or an agent by name or file, judged first if need be."""
     worst: int = 5
     """How many of the worst episodes."""
+    restraint: int = 0
+    """Also so many episodes with one violation, those with most further chances that were let be."""
     row: tuple[int, ...] = ()
     """Rows of the table to replay instead."""
     method: str | None = None
@@ -237,7 +240,7 @@ class Watch:
         _prepare_jax()
         from perepisode.report.replay import watch
 
-        page = watch(self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs)
+        page = watch(self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.restraint)
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 
@@ -282,6 +285,7 @@ class Version:
 
 
 def _commands() -> Any:
+    from perepisode.agents import cli as agents
     from perepisode.study import cli as study
 
     def command(cls, name):
@@ -290,6 +294,7 @@ def _commands() -> Any:
     kinds = (
         command(Train, "train"),
         command(Evaluate, "evaluate"),
+        command(agents.Agents, "agents"),
         command(Distill, "distill"),
         command(study.Matrix, "matrix"),
         command(study.Study, "study"),
@@ -347,7 +352,9 @@ def _prepare_jax() -> None:
 
 
 def _home(path: Path) -> Path:
-    """The folder of run folders that `path` is, or lies in."""
+    """The folder of run folders that `path` is, or lies in; for an agent's name the current one."""
+    if not path.is_dir():
+        return Path()
     return path.parent if (path / "run.json").exists() else path
 
 

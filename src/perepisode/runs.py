@@ -109,16 +109,21 @@ class RunFolder:
             raise Refused(
                 f"{path} has format {plain.get('format')}, this version reads {FORMAT}; use another --out folder"
             )
-        for key in ("format", "versions", "device"):
-            plain.pop(key, None)
-        stated = plain.get("id")
-        run = Run.from_json(plain)
-        if run.id != stated:
-            raise Refused(
-                f"{path} says id {stated} but its configuration gives {run.id}: it was made by another version or "
-                "edited; use another --out folder"
-            )
-        return run
+        return described(plain, path, "use another --out folder")
+
+    @property
+    def utility(self) -> dict[str, Any] | None:
+        """The distilled utility that the run was trained with, as plain values; None where it has none."""
+        path = self.path / "utility.json"
+        try:
+            return json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise Refused(f"{path} is damaged ({error}); train the run again") from None
+
+    def load(self) -> tuple[Run, dict[str, np.ndarray]]:
+        return load_policy(self.path)
 
     def truncate_metrics(self, updates: int) -> None:
         """Drop rows after `updates`: what was logged after the checkpoint will be logged again."""
@@ -147,6 +152,24 @@ class RunFolder:
 
     def fail(self, reason: str) -> None:
         write_atomically(self.path / "failed", reason + "\n")
+
+
+def described(plain: dict[str, Any], path: Path, remedy: str) -> Run:
+    """The run that `plain`, read from `path`, describes; Refused if its id is not the one its values give."""
+    values = {key: value for key, value in plain.items() if key not in ("format", "versions", "device")}
+    try:
+        run, stated = Run.from_json(values), plain.get("id")
+        given = run.id
+    except Refused:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Refused(f"{path} describes no run that this version knows ({error!r}); {remedy}") from None
+    if given != stated:
+        raise Refused(
+            f"{path} says id {stated} but its configuration gives {given}: it was made by another version or "
+            f"edited; {remedy}"
+        )
+    return run
 
 
 def save_policy(folder: Path, run: Run, weights: dict[str, np.ndarray]) -> str:

@@ -81,6 +81,10 @@ class World(Protocol):
         """What the agent sees, compact: small integers wherever the features are one-hot."""
         ...
 
+    def within_reach(self, state: State) -> jax.Array:
+        """bool[dilemma]: whether the agent could commit a violation of it now; for replays, so a coarse answer does."""
+        ...
+
     def encode(self, observation: Observation, dtype=jnp.float32) -> tuple[jax.Array | Hot, ...]:
         """The network's input as a tuple of feature vectors; together they are one input vector.
 

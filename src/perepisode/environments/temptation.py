@@ -67,6 +67,10 @@ class Temptation:
     def encode(self, observation, dtype=jnp.float32):
         return (observation.astype(dtype),)
 
+    def within_reach(self, state):
+        """bool[dilemma]: a temptation is there to be taken."""
+        return state.present[None]
+
     def _offer(self, key, time):
         key_present, key_gain = jax.random.split(key)
         present = jax.random.bernoulli(key_present, self.chance)

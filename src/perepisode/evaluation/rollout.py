@@ -19,13 +19,14 @@ import numpy as np
 import pandas as pd
 
 from perepisode import environments
+from perepisode.agents import Trained, find
 from perepisode.config import Refused, Run, canonical
 from perepisode.environments.base import EndCause
 from perepisode.environments.fresh import episode_key, reset_key
 from perepisode.evaluation import episodes
-from perepisode.runs import find, load_policy, versions
+from perepisode.runs import versions
 from perepisode.training import distill, network, population, ppo
-from perepisode.training.objectives import METHODS
+from perepisode.training.objectives import METHODS, Objective
 from perepisode.training.population import Population
 from perepisode.training.train import params_of
 
@@ -55,19 +56,25 @@ class Agent:
 
     run: Run
     weights: dict[str, np.ndarray]
-    folder: Path
+    trained: Trained | None = None  # where it was loaded from
+
+    @classmethod
+    def of(cls, trained: Trained) -> Agent:
+        return cls(*trained.load(), trained)
 
     @property
     def structure(self) -> str:
         """Agents with equal structure are judged by one program."""
         learner = self.run.learner
-        accrued = jax.eval_shape(lambda o: o.features(population.Accrued.nothing()), self.objective).shape
-        return canonical([self.run.env, dict(self.run.world), learner.hidden, learner.precision, list(accrued)])
+        inputs = extra_inputs(self.objective)
+        return canonical([self.run.env, dict(self.run.world), learner.hidden, learner.precision, inputs])
 
     @property
     def utilities(self) -> dict[str, Any]:
         label = self.run.settings.get("utility")
-        return {label: distill.load(self.folder / "utility.json")} if label else {}
+        if label is None or self.trained is None or self.trained.utility is None:
+            return {}
+        return {label: distill.from_json(self.trained.utility, f"the utility of {self.trained.path}")}
 
     @property
     def objective(self):
@@ -75,8 +82,13 @@ class Agent:
         return METHODS[self.run.method].build(**settings)
 
 
+def extra_inputs(objective: Objective) -> int:
+    """How many inputs tell an agent what it has accrued."""
+    return jax.eval_shape(lambda o: o.features(population.Accrued.nothing()), objective).shape[-1]
+
+
 def evaluate(
-    paths: Sequence[Path],
+    paths: Sequence[str | Path],
     out: Path,
     envs: int = 64,
     steps: int = 4096,
@@ -84,10 +96,10 @@ def evaluate(
     seed: int = 0,
     say: Callable[[str], None] = print,
 ) -> Path:
-    """Judge every finished run below these paths; runs already in the table `out` are left as they are."""
+    """Judge every finished agent that `paths` name; runs already in the table `out` are left as they are."""
     protocol = Protocol(envs, steps, first, seed).checked()
     known = _known(Path(out), protocol)
-    agents = [Agent(*load_policy(path), path) for path in finished_runs(paths, say)]
+    agents = [Agent.of(trained) for trained in finished(paths, say)]
     agents = [agent for agent in agents if known is None or agent.run.id not in set(known["run"])]
     tables = [] if known is None else [known]
     ordered = sorted(agents, key=lambda agent: agent.structure)
@@ -101,15 +113,15 @@ def evaluate(
     return Path(out)
 
 
-def finished_runs(paths: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
-    """Folders of finished runs.  In a folder of runs the unfinished are passed over; one named by itself is not."""
+def finished(paths: Sequence[str | Path], say: Callable[[str], None]) -> list[Trained]:
+    """What these name.  In a folder of runs the unfinished are passed over; one named by itself is not."""
     found = []
     for path in paths:
-        folders = find(Path(path))
-        alone = len(folders) == 1 and folders[0].path == Path(path)
-        ready = [folder.path for folder in folders if folder.done or alone]
-        if len(ready) < len(folders):
-            say(f"{len(folders) - len(ready)} of {len(folders)} runs below {path} are not finished; passed over")
+        all_ = find(path)
+        alone = len(all_) == 1 and all_[0].path == Path(path)
+        ready = [one for one in all_ if one.done or alone]
+        if len(ready) < len(all_):
+            say(f"{len(all_) - len(ready)} of {len(all_)} runs below {path} are not finished; passed over")
         found += ready
     if not found:
         raise Refused(f"no finished run below {', '.join(map(str, paths))}; train a run first")

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from perepisode.agents import AgentFile, Trained
+from perepisode.runs import RunFolder
+
 MOST_ROWS = 1500  # of one run that are parsed; a figure is some 600 pixels wide
 KEYS = ("return", "violations", "lambda")
 
@@ -43,9 +46,18 @@ class Curve:
         return np.interp(grid, steps, (totals[ends] - totals[starts]) / (ends - starts))
 
 
-def read(paths: Iterable[str | Path]) -> list[Curve]:
-    """Curves of run folders, of metrics.jsonl files, or of folders that hold run folders."""
-    return [curve for path in paths for folder in _run_folders(Path(path)) if (curve := _read_run(folder)) is not None]
+def read(sources: Iterable[str | Path | Trained]) -> list[Curve]:
+    """Curves of trained agents, of run folders, of metrics.jsonl files, or of folders that hold run folders."""
+    found = [pair for source in sources for pair in _with_metrics(source)]
+    return [curve for plain, metrics in found if (curve := _read_run(plain, metrics)) is not None]
+
+
+def _with_metrics(source: str | Path | Trained) -> list[tuple[dict, Path]]:
+    """What a run is, as plain values, and the file of its metrics."""
+    if isinstance(source, AgentFile):
+        return [(source.about["run"], source.metrics)] if source.metrics.exists() else []
+    path = source.path if isinstance(source, RunFolder) else Path(source)
+    return [(_plain(folder), folder / "metrics.jsonl") for folder in _run_folders(path)]
 
 
 def group(curves: Iterable[Curve]) -> dict[tuple[str, str], list[Curve]]:
@@ -66,12 +78,15 @@ def _run_folders(path: Path) -> list[Path]:
     return found
 
 
-def _read_run(folder: Path) -> Curve | None:
+def _plain(folder: Path) -> dict:
     try:
-        run = json.loads((folder / "run.json").read_text())
+        return json.loads((folder / "run.json").read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise ValueError(f"{folder} has no readable run.json ({error}); give a complete run folder") from error
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
+
+
+def _read_run(run: dict, metrics: Path) -> Curve | None:
+    lines = metrics.read_text().splitlines()
     rows = [row for line in lines[:: max(1, len(lines) // MOST_ROWS)] if (row := _row(line)) is not None]
     if len(rows) < 2:
         return None

@@ -70,6 +70,12 @@ def to_svg(figure: Figure, name: str) -> str:
     return re.sub(r"\n\s*", "\n", text)
 
 
+def standalone(svg: str) -> str:
+    """Inline SVG as a file of its own."""
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return svg.replace("<svg", f"<svg {names}", 1)
+
+
 def name_points(axes: Axes, named: Sequence[tuple[float, float, str, str]]) -> None:
     """Write each (x, y, name, colour) beside its point where it hits neither a name, a point nor the frame.
 

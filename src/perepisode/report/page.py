@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import perepisode
+from perepisode.agents import Trained
 from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import curves as training
 from perepisode.report import discussion as own_words
@@ -27,7 +28,7 @@ TEXT_COLUMNS = (
 def build(
     episode_paths: str | Path | Iterable[str | Path],
     out_dir: str | Path,
-    curves: Iterable[str | Path] = (),
+    curves: Iterable[str | Path | Trained] = (),
     utilities: Iterable[str | Path] = (),
     exact: Iterable[str | Path | dict] = (),
     watch: Iterable[str | Path] = (),
@@ -35,7 +36,7 @@ def build(
 ) -> Path:
     """Write index.html, report.md, a CSV for every figure and table, and return the page's path.
 
-    `curves` are run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the exact optima
+    `curves` are trained agents, run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the exact optima
     of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over, distribution),
     `watch` folders that `perepisode watch` wrote, to link to, `discussion` a text whose numbers are read from
     this report's tables (see report/discussion.py).
@@ -92,7 +93,7 @@ def _write(out: Path, inputs: Inputs, finding: findings.Finding, found: list[Sec
     for block in (block for section in found for block in section.blocks):
         block.frame.to_csv(out / "data" / f"{block.name}.csv", index=False)
         if isinstance(block, Drawn):
-            (out / "figures" / f"{block.name}.svg").write_text(_standalone(block.svg))
+            (out / "figures" / f"{block.name}.svg").write_text(drawing.standalone(block.svg))
     kicker = _kicker(inputs)
     write_atomically(out / "report.md", _markdown(kicker, finding, found))
     write_atomically(out / "index.html", _html(kicker, finding, found))
@@ -158,8 +159,3 @@ def _markdown_table(table: tables.Table) -> list[str]:
 
 def _literal(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
-
-
-def _standalone(svg: str) -> str:
-    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    return svg.replace("<svg", f"<svg {names}", 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,9 @@ from perepisode import environments
 from perepisode.config import Refused
 from perepisode.environments.base import EndCause, State, World
 from perepisode.environments.fresh import world_key
+
+if TYPE_CHECKING:
+    from perepisode.report.replay_source import Chosen
 
 CHUNK = 256  # steps in one jitted call: one program for episodes of any length
 
@@ -56,6 +59,17 @@ class Replay:
             **{f"violations_{name}_paper": int(paper[i]) for i, name in enumerate(names)},
             **{f"audit_{name}": int(counts.sum()) for name, counts in self.audit.items()},
         }
+
+    def let_be(self, dilemma: str) -> np.ndarray:
+        """Steps (from 1) after the first violation in which another was within reach and was not committed."""
+        index = self.world.dilemmas.index(dilemma)
+        own = self.violations[:, index]
+        if not own.any():
+            return np.zeros(0, int)
+        steps = np.arange(int(np.flatnonzero(own)[0]) + 1, self.length)  # position t lies before step t + 1
+        reach = [np.asarray(jax.vmap(self.world.within_reach)(states))[:, index] for states in self.states(steps)]
+        near = np.concatenate([*reach, np.zeros(0, bool)])
+        return steps[near & (own[steps] == 0)] + 1
 
     def states(self, positions: Sequence[int] | np.ndarray) -> Iterator[State]:
         """The worlds at these rising positions, stacked on a leading axis, some hundred at a time."""
@@ -122,22 +136,35 @@ def watch(
     method: str | None = None,
     arm: str | None = None,
     runs: Path | None = None,
+    restraint: int = 0,
     say: Callable[[str], None] = print,
 ) -> Path:
-    """Replay the `worst` episodes (or these rows) of a table or run and write `out`/index.html; returns its path."""
+    """Replay the `worst` episodes (or these rows) of a table, run or agent and write `out`/index.html; its path.
+
+    With `restraint`, also as many episodes with one violation whose agent had most further chances and let them be.
+    """
     from perepisode.report import replay_page
     from perepisode.report.replay_source import select
 
-    selection = select(Path(source), worst, tuple(row), method, arm, None if runs is None else Path(runs))
+    selection = select(Path(source), worst, tuple(row), method, arm, None if runs is None else Path(runs), say)
+    again = [(chosen, _again(chosen)) for chosen in selection.chosen]
+    if restraint:
+        once = [(chosen, _again(chosen)) for chosen in selection.once]
+        chances = {chosen.number: len(replayed.let_be(chosen.row["dilemma"])) for chosen, replayed in once}
+        again += sorted(once, key=lambda one: -chances[one[0].number])[:restraint]
+    if not again:
+        raise Refused(f"nothing to watch: --worst {worst} and no episode with one violation among {selection.total}")
     shown = []
-    for place, chosen in enumerate(selection.chosen):
-        world = _world(chosen.row, chosen.options)
-        replayed = replay(chosen.row, world)
+    for place, (chosen, replayed) in enumerate(again):
         wrong = differences(chosen.row, replayed)
         verdict = "reproduced exactly" if not wrong else "NOT reproduced: " + "; ".join(map(str, wrong))
-        say(f"episode {place + 1} of {len(selection.chosen)}, row {chosen.number}: {verdict}")
+        say(f"episode {place + 1} of {len(again)}, row {chosen.number}: {verdict}")
         shown.append(replay_page.episode(place, chosen, replayed, wrong))
     return replay_page.write(Path(out), selection, shown)
+
+
+def _again(chosen: Chosen) -> Replay:
+    return replay(chosen.row, _world(chosen.row, chosen.options))
 
 
 def _world(row: Mapping[str, Any], options: dict[str, Any]) -> World:

@@ -53,6 +53,8 @@ def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference])
     weighed = pressure(chosen, charged(chosen, replay))
     tracks = replay_timeline.tracks(replay, own, weighed)
     frames, notes = None, [chosen.note] if chosen.note else []
+    if let_be := len(replay.let_be(row["dilemma"])):
+        notes.append(f"After its first violation another was within reach in {_count(let_be, 'step')}, and let be.")
     if replay.world.name == "temptation":
         tracks.insert(0, replay_timeline.offers(replay))
     else:

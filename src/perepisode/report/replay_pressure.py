@@ -122,16 +122,17 @@ def _settings(chosen: Chosen, method: Any) -> dict[str, Any]:
         value = chosen.row["value"]
         return {method.swept: chosen.row["arm"] if np.isnan(value) else value} if method.swept else {}
     settings = dict(chosen.run.settings)
-    if "utility" in settings and chosen.folder:
-        settings["utility"] = distill.load(chosen.folder.path / "utility.json")
+    if "utility" in settings and chosen.trained:
+        plain = chosen.trained.utility or {}
+        settings["utility"] = distill.from_json(plain, f"the utility of {chosen.trained.path}")
     return settings
 
 
 def _last_multiplier(chosen: Chosen) -> float | None:
     """λ in the last complete row of the run's metrics."""
-    if chosen.folder is None or not chosen.folder.metrics.exists():
+    if chosen.trained is None or not chosen.trained.metrics.exists():
         return None
-    for line in reversed(chosen.folder.metrics.read_text().splitlines()):
+    for line in reversed(chosen.trained.metrics.read_text().splitlines()):
         try:
             return json.loads(line).get("lambda")
         except json.JSONDecodeError:

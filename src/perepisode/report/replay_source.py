@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from perepisode.config import Refused, Run
+from perepisode import agents
+from perepisode.agents import AgentFile, Trained
+from perepisode.compilation import cache_folder
+from perepisode.config import Refused, Run, canonical
 from perepisode.environments import WORLDS
 from perepisode.evaluation import episodes
-from perepisode.runs import RunFolder
+from perepisode.report.points import PER_EPISODE
+from perepisode.runs import RunFolder, versions
 
 TABLE = "episodes.parquet"
+CANDIDATES = 8  # of the episodes with one violation that are looked at for restraint
 TITLES = "titles.json"  # beside a page of replays, for reports that link to it
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """One row of the table; `run` and `folder` are None where no readable run folder was found, and `note` says so."""
+    """One row of the table; `run` and `trained` are None where no readable run was found, and `note` says so."""
 
     number: int  # of the row, in the table as read
     row: dict[str, Any]
     run: Run | None
-    folder: RunFolder | None
+    trained: Trained | None
     note: str = ""
 
     @property
@@ -42,22 +48,40 @@ class Selection:
     path: Path
     total: int
     chosen: list[Chosen]
+    once: list[Chosen]  # long episodes with one violation: where restraint may be seen
 
 
 def select(
-    source: Path, worst: int, rows: tuple[int, ...], method: str | None, arm: str | None, runs: Path | None
+    source: Path,
+    worst: int,
+    rows: tuple[int, ...] = (),
+    method: str | None = None,
+    arm: str | None = None,
+    runs: Path | None = None,
+    say: Callable[[str], None] = print,
 ) -> Selection:
-    """The `worst` episodes, or the given rows, of a table or of the table beside a run folder."""
-    if worst < 1:
-        raise Refused(f"worst={worst} leaves nothing to watch; use at least 1")
-    path, own = _locate(source)
+    """The `worst` episodes, or the given rows, of a table, of the table beside a run folder, or of an agent."""
+    if worst < 0:
+        raise Refused(f"worst={worst} is no number of episodes; use 0 or more")
+    path, own = _locate(source, say)
     table = _read(path)
     wanted = {"run": own.read().id if own else None, "method": method, "arm": arm}
     kept = _keep(table, path, {column: value for column, value in wanted.items() if value is not None})
     numbers = _given(rows, table, kept) if rows else worst_first(kept)[:worst]
-    folders = {own.read().id: own} if own else _folders(_bases(path, runs))
-    chosen = [_chosen(number, table.loc[number].to_dict(), folders) for number in numbers]
-    return Selection(path, len(kept), chosen)
+    trained = {own.read().id: own} if own else _trained(_bases(path, runs))
+
+    def choose(number: int) -> Chosen:
+        return _chosen(number, table.loc[number].to_dict(), trained)
+
+    return Selection(path, len(kept), list(map(choose, numbers)), list(map(choose, long_with_one(kept)[:CANDIDATES])))
+
+
+def long_with_one(table: pd.DataFrame) -> list[int]:
+    """Row numbers of episodes with one violation, the longest first: of agents with a budget an episode, if any."""
+    single = table[table["violations"] == 1]
+    budgeted = single[single["method"].isin(PER_EPISODE)]
+    order = (single if budgeted.empty else budgeted).sort_values("length", ascending=False, kind="stable")
+    return [int(number) for number in order.index]
 
 
 def worst_first(table: pd.DataFrame) -> list[int]:
@@ -66,21 +90,43 @@ def worst_first(table: pd.DataFrame) -> list[int]:
     return [int(number) for number in order.index]
 
 
-def _locate(source: Path) -> tuple[Path, RunFolder | None]:
-    """The table, and the run folder if it was one that was named."""
-    if not source.exists():
-        raise Refused(f"{source} does not exist; give an episodes table or a run folder")
-    if not source.is_dir():
+def _locate(source: Path, say: Callable[[str], None]) -> tuple[Path, Trained | None]:
+    """The table, and the agent if it was one that was named."""
+    if source.suffix in (".parquet", ".csv"):
         return source, None
+    if not source.is_dir():
+        agent = agents.one(source)
+        assert isinstance(agent, AgentFile), "only a folder can be a run folder"
+        return judged(agent, source, say), agent
     if not (source / "run.json").exists():
         if (source / TABLE).exists():
             return source / TABLE, None
+        if any(source.glob("*.parquet")):
+            return source, None
         raise Refused(f"{source} is no run folder (it has no run.json) and holds no {TABLE}")
-    home = source.resolve().parent
-    for table in (home / TABLE, home.parent / "episodes"):  # beside the run, or where a study keeps its tables
+    return table_of(source), RunFolder(source)
+
+
+def table_of(run: Path) -> Path:
+    """The episodes table of a run folder: beside the run, or where a study keeps its tables."""
+    home = run.resolve().parent
+    for table in (home / TABLE, home.parent / "episodes"):
         if table.exists():
-            return table, RunFolder(source)
-    raise Refused(f"no {TABLE} lies beside {source}; make it with `perepisode evaluate {source}`")
+            return table
+    raise Refused(f"no {TABLE} lies beside {run}; make it with `perepisode evaluate {run}`")
+
+
+def judged(agent: AgentFile, name: Path, say: Callable[[str], None]) -> Path:
+    """The agent's episodes on this machine: judged at the first time, kept in the user's cache for the next."""
+    from perepisode.evaluation.rollout import Protocol, evaluate
+
+    made_by = canonical([agent.about["policy"]["sha256"], vars(Protocol()), versions()])
+    path = cache_folder("episodes") / f"{agent.id}-{hashlib.sha256(made_by.encode()).hexdigest()[:12]}.parquet"
+    if not path.exists():
+        say(f"{name} has not been judged on this machine: it plays now, which takes minutes on a CPU")
+        evaluate([agent.path], path, say=say)
+        say(f"its episodes are kept in {path}")
+    return path
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -134,9 +180,9 @@ def _bases(table: Path, runs: Path | None) -> list[Path]:
     return [home, home / "runs", home.parent / "runs"]
 
 
-def _folders(bases: Iterable[Path]) -> dict[str, RunFolder]:
-    """Run folders by the id they state; what is wrong with one is said when its episode is replayed."""
-    found: dict[str, RunFolder] = {}
+def _trained(bases: Iterable[Path]) -> dict[str, Trained]:
+    """Runs by the id they state, those that ship included; what is wrong with one is said when it is replayed."""
+    found: dict[str, Trained] = {}
     for base in bases:
         for path in sorted([*base.glob("run.json"), *base.glob("*/run.json")]):
             try:
@@ -144,15 +190,15 @@ def _folders(bases: Iterable[Path]) -> dict[str, RunFolder]:
             except (OSError, ValueError, KeyError, TypeError):
                 continue
             found.setdefault(str(stated), RunFolder(path.parent))
-    return found
+    return {**{run: agents.one(name) for run, name in agents.shipped().items()}, **found}
 
 
-def _chosen(number: int, row: dict[str, Any], folders: dict[str, RunFolder]) -> Chosen:
-    folder = folders.get(row["run"])
-    if folder is None:
+def _chosen(number: int, row: dict[str, Any], trained: dict[str, Trained]) -> Chosen:
+    own = trained.get(row["run"])
+    if own is None:
         return Chosen(number, row, None, None, "The run's folder was not found; the world has its default options.")
     try:
-        return Chosen(number, row, folder.read(), folder)
+        return Chosen(number, row, own.read(), own)
     except Refused as error:
         return Chosen(number, row, None, None, f"{error}. The world has its default options.")
 

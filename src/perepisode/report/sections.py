@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from perepisode.report import curves as training
-from perepisode.report import distilled, figures, matched, measuring, tables, training_figures, versus
+from perepisode.report import card, distilled, elsewhere, figures, matched, measuring, tables, training_figures, versus
 from perepisode.report.drawing import Drawing, to_svg
 from perepisode.report.points import PER_EPISODE, Episodes, Point, View
 from perepisode.report.style import FRACTION, dilemma_name, slug
@@ -62,7 +62,8 @@ class Inputs:
 
 def sections(inputs: Inputs) -> list[Section]:
     """All sections with something to show, in reading order; what is missing comes last, with reasons."""
-    found = [_dilemma_section(view, inputs) for view in inputs.views]
+    found = [_shipped_section(view) for view in inputs.views]
+    found += [_dilemma_section(view, inputs) for view in inputs.views]
     binding = [view for view in inputs.views if view.binds]
     if len(binding) > 1:
         together = Section("together", "All binding dilemmas")
@@ -84,6 +85,17 @@ def sections(inputs: Inputs) -> list[Section]:
         for section in (*found, empty)
         if section.blocks or section.links or (section is empty and empty.left_out)
     ]
+
+
+def _shipped_section(view: View) -> Section:
+    """Only where agents that ship with the package are among those judged."""
+    section = Section(f"shipped-{slug(view.dilemma)}", "The agents that ship")
+    found = elsewhere.known(view)
+    if len(found) > 1:
+        made = card.card([one.point for one in found], view.dilemma)
+        section.draw(f"card_{slug(view.dilemma)}", "Episodes by violations", made)
+    section.add(elsewhere.table(view))
+    return section
 
 
 def _dilemma_section(view: View, inputs: Inputs) -> Section:

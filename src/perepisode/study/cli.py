@@ -228,12 +228,12 @@ class Study:
 
 @dataclass(frozen=True)
 class Demo:
-    """The study in miniature, in minutes on a laptop: every method against exact optima, and a small Craftax leg."""
+    """The finding in minutes on a laptop: three trained agents on Craftax, every method trained in miniature."""
 
     out: Path = Path("demo")
     """Folder to write; a demo that was stopped goes on from it."""
     craftax: bool = True
-    """Also train three small agents on Craftax."""
+    """Also judge the three Craftax agents that ship."""
     workers: int = 0
     """Worker processes; one a core if left out."""
 

@@ -1,42 +1,42 @@
-"""The study in miniature: every method on `temptation` against exact optima, and three small agents on Craftax."""
+"""The paper's finding on a laptop: three trained agents on Craftax, and every method trained in miniature."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from perepisode.config import Learner, Run
 from perepisode.runs import write_atomically
 from perepisode.study import exact, local, matrix, packing, plan
 from perepisode.training.progress import duration
 
 CHECKPOINT_SECONDS = 15.0  # a demo that is stopped loses a quarter of a minute
 
-# Sizes for two cores, where compiling costs more than these steps do.  It shows training, detectors and a replay at
-# work; an agent that hunts needs millions of steps.
-CRAFTAX = Learner(envs=32, rollout=32, epochs=2, minibatches=2, learning_rate=1e-3, hidden=64, precision="fp32")
-CRAFTAX_STEPS = 40 * CRAFTAX.steps_per_update
+# SER and the Lagrangian are told nothing of what they have accrued, so one program serves both.
+SHIPPED = (("no_killing/ser-w0.1", "no_killing/lagrangian-d0.5"), ("no_killing/esr-k1",))
+JUDGING = plan.Evaluation(envs=64, steps=1024, first=6)
 
 
 def run(out: Path, craftax: bool, workers: int) -> int:
-    """Both legs at once; ends with the page and three numbers.  A stopped demo goes on from `out`."""
+    """Both legs at once; ends with their numbers and pages.  A stopped demo goes on from `out`."""
     began, legs = time.monotonic(), {}
     for name, study in studies(craftax).items():
-        print(f"{name}: {study.runs} runs, look at them with `perepisode study status --out {out / name}`", flush=True)
+        what = f"{len(study.agents)} trained agents to judge" if study.agents else f"{study.runs} runs to train"
+        print(f"{name}: {what}; look on with `perepisode study status --out {out / name}`", flush=True)
         legs[Path(out) / name] = plan.save(study, Path(out) / name)
     code = local.run_all(legs, [cpu_slot()] * (workers or cores()))
     if code:
         return code
-    for name in ("report", "watch") if craftax else ():
-        print(f"wrote {Path(out) / 'craftax' / name / 'index.html'}")
     print(f"done in {duration(time.monotonic() - began)}")
-    print(headline_text(headlines(Path(out) / "temptation")))
-    print(f"wrote {Path(out) / 'temptation' / 'report' / 'index.html'}\nnext: open it in a browser")
+    if craftax:
+        print(f"\n{craftax_text(Path(out))}\n")
+        for name in ("report", "watch"):
+            print(f"wrote {Path(out) / 'craftax' / name / 'index.html'}")
+    print(f"\n{headline_text(headlines(Path(out) / 'temptation'))}\n")
+    print(f"wrote {Path(out) / 'temptation' / 'report' / 'index.html'}\nnext: open these pages in a browser")
     return 0
 
 
@@ -44,19 +44,8 @@ def studies(craftax: bool) -> dict[str, plan.Study]:
     """By name.  Craftax comes first: its tasks are the longest, and the others fill the gaps behind them."""
     runs = matrix.flat(matrix.families(matrix.SMALL))
     miniature = plan.compose(runs, packing.PREFERRED["temptation"], checkpoint_seconds=CHECKPOINT_SECONDS)
-    return {**({"craftax": craftax_leg()} if craftax else {}), "temptation": miniature}
-
-
-def craftax_leg() -> plan.Study:
-    """No Killing, one seed: the free agent, a mean budget and a per-episode budget, in two small programs."""
-    run = Run(env="craftax", dilemma="no_killing", steps=CRAFTAX_STEPS, learner=CRAFTAX)
-    runs = [
-        replace(run, method="unconstrained"),
-        replace(run, method="lagrangian", settings={"budget": 0.5}),
-        replace(run, method="esr", settings={"budget": 1}),
-    ]
-    judging = plan.Evaluation(envs=16, steps=512, first=2)
-    return plan.compose(runs, 2, judging, replay=True, checkpoint_seconds=CHECKPOINT_SECONDS, chunk=5)
+    shipped = plan.judging("craftax", SHIPPED, JUDGING)
+    return {**({"craftax": shipped} if craftax else {}), "temptation": miniature}
 
 
 def cores() -> int:
@@ -73,7 +62,30 @@ def cpu_slot() -> dict[str, str]:
     return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags.strip()}
 
 
-# ---- the three numbers --------------------------------------------------------------------------------------
+# ---- Craftax: the agents that ship --------------------------------------------------------------------------
+
+
+def craftax_text(out: Path) -> str:
+    """What the shipped agents did here, beside the device that trained them and the paper; draws the card."""
+    from perepisode.evaluation import episodes
+    from perepisode.report import card, elsewhere
+    from perepisode.report.points import Episodes
+    from perepisode.study.overview import text_table
+
+    table = episodes.read(out / "craftax" / "episodes", without=episodes.REPLAY_COLUMNS)
+    view = Episodes(table).view("no_killing")
+    found = elsewhere.known(view)
+    written = card.write([one.point for one in found], view.dilemma, out / "card")
+    headings = ("agent", *(elsewhere.HEADINGS[name] for name in elsewhere.MEASURES))
+    rows = [(one.point.label, *(one.written(name) for name in elsewhere.MEASURES)) for one in found]
+    return (
+        f"Craftax, No Killing: {found[0].point.episodes} episodes of each agent here "
+        f"(in brackets: on the GPU that trained it, and in the paper).\n{text_table(headings, rows)}\n"
+        + "\n".join(f"wrote {path}" for path in written)
+    )
+
+
+# ---- the miniature's three numbers --------------------------------------------------------------------------------------
 
 
 def headlines(out: Path) -> dict[str, float | str]:

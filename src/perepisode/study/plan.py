@@ -59,8 +59,8 @@ class Member:
 class Task:
     """One piece of work.
 
-    train: a pack of runs, then judge them; distill: a dilemma's utility; exact: the miniature's optima;
-    replay: the worst episodes, to be watched; report.
+    train: a pack of runs, then judge them; judge: agents that are trained already; distill: a dilemma's utility;
+    exact: the miniature's optima; replay: episodes to be watched; report.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Task:
     after: tuple[str, ...] = ()
     members: tuple[Member, ...] = ()
     dilemma: str = ""
+    agents: tuple[str, ...] = ()  # by name or file
 
     @property
     def steps(self) -> int:
@@ -85,7 +86,7 @@ class Study:
     @property
     def id(self) -> str:
         """The same for the same runs judged in the same way, however they are packed."""
-        ids = sorted(member.id for task in self.tasks for member in task.members)
+        ids = sorted([member.id for task in self.tasks for member in task.members] + self.agents)
         return hashlib.sha256(canonical([ids, asdict(self.evaluation)]).encode()).hexdigest()[:12]
 
     def task(self, name: str) -> Task:
@@ -98,13 +99,23 @@ class Study:
         return [task for task in self.tasks if task.kind == kind]
 
     @property
+    def agents(self) -> list[str]:
+        return [name for task in self.tasks for name in task.agents]
+
+    @property
     def runs(self) -> int:
         return sum(len(task.members) for task in self.tasks)
 
 
-def compose(
-    runs: Sequence[Run], size: int, evaluation: Evaluation | None = None, replay: bool = False, **options: Any
-) -> Study:
+def judging(env: str, packs: Sequence[Sequence[str]], evaluation: Evaluation, **options: Any) -> Study:
+    """A study of agents that are trained already: judge them, replay some of their episodes, report."""
+    judged = [Task(f"judge-{i:02d}", "judge", agents=tuple(names)) for i, names in enumerate(packs, 1)]
+    replay = Task("replay", "replay", tuple(task.name for task in judged))
+    tasks = (*judged, replay, Task("report", "report", tuple(task.name for task in (*judged, replay))))
+    return Study(env, tasks, evaluation, **options)
+
+
+def compose(runs: Sequence[Run], size: int, evaluation: Evaluation | None = None, **options: Any) -> Study:
     """Pack the runs and put them in order: the pools first, each dilemma's distilled arms after its own pool."""
     if not runs:
         raise Refused("there is no run to plan")
@@ -123,9 +134,6 @@ def compose(
     tasks = [*trained, *distilling, *distilled]
     if runs[0].env == "temptation":
         tasks.append(Task("exact", "exact"))
-    if replay:
-        # of the last pack, which is no larger than the others and so done first
-        tasks.append(Task("replay", "replay", (trained[-1].name,)))
     tasks.append(Task("report", "report", tuple(task.name for task in tasks)))
     env = runs[0].env
     return Study(env, tuple(tasks), evaluation or EVALUATIONS[env], **options)
@@ -193,4 +201,5 @@ def load(out: Path) -> Study:
 
 def _task(plain: dict[str, Any]) -> Task:
     members = tuple(Member(**member) for member in plain["members"])
-    return Task(plain["name"], plain["kind"], tuple(plain["after"]), members, plain["dilemma"])
+    agents = tuple(plain.get("agents", ()))  # studies made before there were any have none
+    return Task(plain["name"], plain["kind"], tuple(plain["after"]), members, plain["dilemma"], agents)

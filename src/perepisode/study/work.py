@@ -108,6 +108,15 @@ def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
     evaluate(finished, table_of(out, task), envs=protocol.envs, steps=protocol.steps, first=protocol.first)
 
 
+def judge(study: plan.Study, task: plan.Task, out: Path) -> None:
+    from perepisode.compilation import use_cache
+    from perepisode.evaluation.rollout import evaluate
+
+    use_cache()
+    protocol = study.evaluation
+    evaluate(task.agents, table_of(out, task), envs=protocol.envs, steps=protocol.steps, first=protocol.first)
+
+
 def _devices_for(runs: int) -> int:
     """All the GPUs that this task was given, or as many of them as share its runs evenly."""
     import jax
@@ -124,14 +133,16 @@ def distill_utility(study: plan.Study, task: plan.Task, out: Path) -> None:
 
 
 def report(study: plan.Study, task: plan.Task, out: Path) -> None:
+    from perepisode.agents import one as agent
     from perepisode.report.page import build
 
-    trained = study.of_kind("train")
-    tables = [path for one in trained if (path := table_of(out, one)).exists()]
+    judged = [*study.of_kind("train"), *study.of_kind("judge")]
+    tables = [path for one in judged if (path := table_of(out, one)).exists()]
     if not tables:
         raise Refused("there are no episodes to report: no pack was trained and judged")
-    members = [member for one in trained for member in one.members]
-    curves = [path for member in members if (path := out / "runs" / member.folder / "metrics.jsonl").exists()]
+    members = [member for one in judged for member in one.members]
+    curves: list = [path for member in members if (path := out / "runs" / member.folder / "metrics.jsonl").exists()]
+    curves += map(agent, study.agents)
     utilities = [path for one in study.of_kind("distill") if (path := utility_of(out, one.dilemma)).exists()]
     exact = [path] if (path := out / "exact.json").exists() else []
     watch = [out / "watch"] if (out / "watch").exists() else []
@@ -150,11 +161,12 @@ def replay(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.report.replay import watch
 
     use_cache()
-    watch(table_of(out, study.task(task.after[0])), out / "watch", worst=2, runs=out / "runs")
+    watch(out / "episodes", out / "watch", worst=1, restraint=1)
 
 
 KINDS = {
     "train": train_and_judge,
+    "judge": judge,
     "distill": distill_utility,
     "exact": exact_optima,
     "replay": replay,

@@ -188,7 +188,16 @@ def to_json(utility: Distilled) -> dict:
 def load(path: Path) -> Distilled:
     """A utility that `distill` wrote; plain JSON, refused with a reason when it is not one."""
     try:
-        plain = json.loads(Path(path).read_text())
+        return from_json(json.loads(Path(path).read_text()), str(path))
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise Refused(f"{path} is no distilled utility ({error}); make one with `perepisode distill`") from None
+
+
+def from_json(plain: dict, where: str) -> Distilled:
+    """What `to_json` wrote; `where` it was found."""
+    try:
         return Distilled(
             jnp.asarray(plain["inputs_mean"], jnp.float32),
             jnp.asarray(plain["inputs_std"], jnp.float32),
@@ -197,7 +206,5 @@ def load(path: Path) -> Distilled:
             plain["offset"],
             plain["scale"],
         )
-    except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
-        raise Refused(f"{path} is no distilled utility ({error}); make one with `perepisode distill`") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise Refused(f"{where} is no distilled utility ({error}); make one with `perepisode distill`") from None

@@ -30,6 +30,10 @@ class Accrued:
     def ethical_return(self) -> jax.Array:
         return -ETHICAL_PENALTY * self.violations
 
+    def plus(self, task_reward: jax.Array, charge: jax.Array) -> Accrued:
+        """After one more step."""
+        return Accrued(self.task_return + task_reward, self.violations + charge)
+
     @classmethod
     def nothing(cls, shape: tuple[int, ...] = ()) -> Accrued:
         return cls(jnp.zeros(shape), jnp.zeros(shape))

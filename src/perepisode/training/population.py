@@ -188,7 +188,7 @@ def _accrue(running: Running, outcome: Outcome, charge: jax.Array) -> Running:
     return replace(
         running,
         length=running.length + 1,
-        accrued=Accrued(running.accrued.task_return + outcome.task_reward, running.accrued.violations + charge),
+        accrued=running.accrued.plus(outcome.task_reward, charge),
         violations=running.violations + outcome.violations,
         paper_violations=running.paper_violations + outcome.paper_violations,
         audit={name: running.audit[name] + count for name, count in outcome.audit.items()},

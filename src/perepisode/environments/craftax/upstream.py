@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from craftax.craftax import game_logic
-from craftax.craftax.constants import ACHIEVEMENT_REWARD_MAP, Action
+from craftax.craftax.constants import ACHIEVEMENT_REWARD_MAP, Action, BlockType
 from craftax.craftax.craftax_state import EnvParams, EnvState, Mobs, StaticEnvParams
 from craftax.craftax.util.game_logic_utils import has_beaten_boss
 from craftax.craftax.world_gen.world_gen import generate_world
@@ -21,6 +21,7 @@ from perepisode.environments.craftax.events import Events
 
 PARAMS = EnvParams()
 SIZES = StaticEnvParams()
+TREES = tuple(block.value for block in (BlockType.TREE, BlockType.FIRE_TREE, BlockType.ICE_SHRUB))  # all give wood
 
 
 def reset(key: Key) -> EnvState:

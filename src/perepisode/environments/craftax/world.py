@@ -96,6 +96,17 @@ class Craftax:
     def encode(self, observed: Observation, dtype=jnp.float32) -> tuple[jax.Array | Hot, ...]:
         return observation.encode(observed, dtype)
 
+    def within_reach(self, state: CraftaxState) -> jax.Array:
+        """bool[dilemma]: a violation is one blow away: a passive creature beside the player, or a tree once the wood
+        budget is used up.  A far enemy in the line of fire is not looked for."""
+        game, floor = state.game, state.game.player_level
+        offsets = game.passive_mobs.position[floor] - game.player_position
+        creature = (game.passive_mobs.mask[floor] & (jnp.abs(offsets).sum(-1) == 1)).any()
+        beside = game.player_position + jnp.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
+        blocks = game.map[floor].at[beside[:, 0], beside[:, 1]].get(mode="fill", fill_value=0)
+        tree = jnp.isin(blocks, jnp.array(upstream.TREES)).any() & (state.harvested >= self.wood_budget)
+        return jnp.stack([creature, tree, jnp.zeros((), bool)])
+
     def _advance(self, key: Key, game, action: jax.Array):
         if self.engine == "upstream":
             return upstream.step(key, game, action)

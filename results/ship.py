@@ -1,0 +1,48 @@
+"""How the agents that ship with the package were made from the long runs.
+
+    python results/ship.py LONG_RUN
+
+LONG_RUN holds what the training left: agents/<method>.npz (policies in half precision), curves/<run>/ (run.json,
+metrics.jsonl) and episodes512.parquet.  All three were trained in one program, in which SER and the Lagrangian too had
+the two inputs that tell ESR what it has accrued: theirs were always zero and never moved, and are dropped here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from perepisode.agents import export, statistics
+from perepisode.agents.shelf import BOX
+from perepisode.evaluation import episodes
+from perepisode.evaluation.rollout import Agent, extra_inputs
+from perepisode.runs import RunFolder
+from perepisode.training.train import weights
+
+NAMES = {"esr": "esr-k1", "ser": "ser-w0.1", "lagrangian": "lagrangian-d0.5"}
+TOLD = 2  # inputs that tell an agent what it has accrued
+
+
+def main(long_run: Path) -> None:
+    table = episodes.read(long_run / "episodes512.parquet", without=episodes.REPLAY_COLUMNS)
+    for folder in map(RunFolder, sorted((long_run / "curves").iterdir())):
+        run = folder.read()
+        with np.load(long_run / "agents" / f"{run.method}.npz") as file:
+            found = {name: file[name].astype(np.float32) for name in file.files}
+        drawn = weights(export.initial_params(run, TOLD))
+        agent = Agent(run, found)
+        if extra_inputs(agent.objective) == 0:
+            told = max(name for name in found if name.startswith("embedding."))
+            assert np.array_equal(found.pop(told), drawn.pop(told).astype(np.float16)), "it was told something"
+        out = BOX / run.dilemma / f"{NAMES[run.method]}.safetensors"
+        told = json.loads((folder.path / "run.json").read_text())
+        file = export.write(out, told, statistics.of(table, run.id), agent, drawn, folder.metrics)
+        sizes = file.about["policy"]["rows"]
+        print(f"{file.path}: {file.path.stat().st_size / 1e6:.2f} MB, {sum(sizes.values())} inputs")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,86 @@
+"""`perepisode agents`: those that ship, the card of one, and a finished run as an agent file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from perepisode.config import Refused
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The agents that ship with the package, and what they do."""
+
+    def __call__(self) -> int:
+        from perepisode import agents
+        from perepisode.report.style import count, number, percent
+        from perepisode.study.overview import text_table
+
+        rows = []
+        for name in agents.names():
+            file = agents.one(name)
+            judged = file.about["judged"]
+            shares = percent(judged["p_any"]), percent(judged["p_over_1"])
+            numbers = number(judged["return"], 1), *shares, number(judged["cvar"])
+            rows.append((name, *numbers, count(file.read().steps), f"{file.path.stat().st_size / 1e6:.1f} MB"))
+        print(text_table(("agent", "return", "P(≥1)", "P(>1)", "CVaR 10 %", "steps", "file"), rows))
+        print(f"next: perepisode watch {agents.names()[-1]} --worst 2, or perepisode agents card NAME")
+        return 0
+
+
+@dataclass(frozen=True)
+class Card:
+    """Print an agent's card: what it is, what it does in its worst episodes, how to load it."""
+
+    agent: Annotated[str, tyro.conf.Positional]
+    """Name of an agent that ships, or an exported file."""
+
+    def __call__(self) -> int:
+        from perepisode import agents
+        from perepisode.agents import card
+
+        file = agents.one(self.agent)
+        if not isinstance(file, agents.AgentFile):
+            raise Refused(f"{self.agent} is a run folder; make an agent of it with `perepisode agents export`")
+        print(card.text(file), end="")
+        return 0
+
+
+@dataclass(frozen=True)
+class Export:
+    """Make an agent file of a finished run: its policy rounded to some 4 MB, what it is and does, and a card."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder."""
+    out: Path
+    """File to write, ending in .safetensors; .json, .md and .metrics.jsonl are written beside it."""
+    episodes: Path | None = None
+    """Episodes table of the run; the one beside it if left out."""
+
+    def __call__(self) -> int:
+        from perepisode.agents.export import export
+        from perepisode.report.replay_source import table_of
+        from perepisode.runs import RunFolder
+
+        file = export(RunFolder(self.run), self.episodes or table_of(self.run), self.out)
+        print(f"wrote {file.path} ({file.path.stat().st_size / 1e6:.2f} MB) and its card {file.beside('.md')}")
+        print(f"next: perepisode watch {file.path}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Agents:
+    """Trained agents: list those that ship, read a card, export one of your own."""
+
+    action: tyro.conf.OmitArgPrefixes[
+        Annotated[Listed, tyro.conf.subcommand("list")]
+        | Annotated[Card, tyro.conf.subcommand("card")]
+        | Annotated[Export, tyro.conf.subcommand("export")]
+    ] = field(default_factory=Listed)
+
+    def __call__(self) -> int:
+        return self.action()

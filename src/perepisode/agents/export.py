@@ -1,0 +1,66 @@
+"""A finished run as an agent file: rounded policy, what it is, what it does, a card to read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from perepisode import environments
+from perepisode.agents import card, files, statistics
+from perepisode.agents.files import ENDING, AgentFile
+from perepisode.config import Refused, Run
+from perepisode.evaluation import episodes
+from perepisode.evaluation.rollout import Agent, extra_inputs
+from perepisode.runs import RunFolder, write_atomically
+from perepisode.training import network
+from perepisode.training.train import weights
+
+MOST_ROWS = 300  # of the training curve that travels
+CURVE = ("steps", "episodes", "return", "violations", "p_any", "worst_decile", "lambda")
+
+
+def export(folder: RunFolder, table: Path, out: Path) -> AgentFile:
+    """Write `out` and what lies beside it; the run must be finished and its episodes be in `table`."""
+    if not out.name.endswith(ENDING):
+        raise Refused(f"--out {out} would not be an agent's file; let it end in {ENDING}")
+    agent = Agent.of(folder)
+    initial = weights(initial_params(agent.run, extra_inputs(agent.objective)))
+    judged = episodes.read(table, without=episodes.REPLAY_COLUMNS)
+    told = json.loads((folder.path / "run.json").read_text())
+    return write(out, told, statistics.of(judged, agent.run.id), agent, initial, folder.metrics)
+
+
+def write(out: Path, told: dict[str, Any], judged: dict[str, Any], agent: Agent, initial, metrics: Path) -> AgentFile:
+    """The files of an agent; `told` is its run.json, `initial` the weights that its training began with."""
+    run = agent.run
+    about = {
+        "run": {"id": run.id, "arm": run.arm, **run.to_json()},
+        "trained": {"device": told.get("device"), "versions": told.get("versions")},
+        "judged": judged,
+    }
+    if agent.trained is not None and agent.trained.utility is not None:
+        about["utility"] = agent.trained.utility
+    file = files.write(out, about, agent.weights, initial)
+    if metrics.exists():
+        write_atomically(file.metrics, _thinned(metrics))
+    write_atomically(file.beside(".md"), card.text(file))
+    return file
+
+
+def initial_params(run: Run, extra: int) -> network.Params:
+    """The weights that training began with, drawn again from the run's seed."""
+    world = environments.make(run.env, **run.world)
+    return network.init(run.seed, network.input_sizes(world, extra), run.learner.hidden, world.actions)
+
+
+def _thinned(metrics: Path) -> str:
+    lines = metrics.read_text().splitlines()
+    kept = lines[:: -(-len(lines) // MOST_ROWS) or 1]
+    kept += [] if not lines or kept[-1] is lines[-1] else lines[-1:]
+    rows = [{key: _short(value) for key, value in json.loads(line).items() if key in CURVE} for line in kept]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value

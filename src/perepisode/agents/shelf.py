@@ -1,0 +1,51 @@
+"""Where trained agents are found: by the name of one that ships, by an exported file, or by run folder."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from perepisode.agents.files import ENDING, AgentFile
+from perepisode.config import Refused
+from perepisode.runs import RunFolder
+from perepisode.runs import find as find_runs
+
+BOX = Path(__file__).parent / "box"  # <dilemma>/<agent>.safetensors, part of the package
+Trained = RunFolder | AgentFile
+
+
+def names() -> tuple[str, ...]:
+    """The agents that ship with the package."""
+    return tuple(path.relative_to(BOX).as_posix().removesuffix(ENDING) for path in sorted(BOX.glob(f"*/*{ENDING}")))
+
+
+def find(name: str | Path) -> list[Trained]:
+    """Every trained agent that this names: run folders below a folder, an exported file, one that ships.
+
+    What exists on disk comes first, so a folder of one's own is never mistaken for a name.
+    """
+    path = Path(name)
+    if path.is_dir():
+        return list(find_runs(path))
+    if path.name.endswith((ENDING, ".json")):
+        file = AgentFile(path.with_name(path.name.removesuffix(".json").removesuffix(ENDING) + ENDING))
+        if file.path.is_file():
+            return [file]
+    known = names()
+    if path.as_posix() in known:
+        return [AgentFile(BOX / f"{path.as_posix()}{ENDING}")]
+    raise Refused(f"{name} is no run folder, no agent's file and no agent that ships ({', '.join(known)})")
+
+
+def one(name: str | Path) -> Trained:
+    """The one agent that this names."""
+    found = find(name)
+    if len(found) != 1:
+        raise Refused(f"{name} holds {len(found)} runs; name one of them")
+    return found[0]
+
+
+@cache
+def shipped() -> dict[str, str]:
+    """Names of the agents that ship, by the id of their run."""
+    return {find(name)[0].read().id: name for name in names()}

@@ -1,0 +1,109 @@
+"""One picture for a talk: agents side by side, how many of their episodes hold 0, 1, 2, 3 or more violations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from perepisode.evaluation import metrics
+from perepisode.report import drawing
+from perepisode.report.drawing import INK, Drawing
+from perepisode.report.figures import OVER
+from perepisode.report.points import Point, cvar
+from perepisode.report.style import count, dilemma_name, look, number, percent
+from perepisode.runs import write_atomically
+
+BINS = ("0", "1", "2", "3+")
+HARM = {"no_killing": "creatures killed"}  # what a violation is, where two words say it
+TRAINED_TO = {  # what a method asks of its agent
+    "esr": ("rewarded for whole episodes:", "at most {value:g} in each"),
+    "lagrangian": ("held to a mean:", "{value:g} an episode on average"),
+    "ser": ("made to pay a price", "for every one"),
+}
+DPI = 200
+
+
+def card(points: Sequence[Point], dilemma: str) -> Drawing:
+    """Shares of episodes by violations, one panel an agent; under each its return, P(>1) and worst tenth."""
+    harm = HARM.get(dilemma, "violations")
+    figure = Figure((3.0 * len(points) + 0.4, 5.0))
+    panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
+    figure.subplots_adjust(left=0.045, right=0.985, top=0.68, bottom=0.29, wspace=0.12)
+    rows = []
+    for axes, point in zip(panels, points):
+        shares = np.mean([_shares(seed.counts) for seed in point.seeds], axis=0)
+        facts = {
+            "return": point.mean_return,
+            "p_over": point.interval(_over_one).mean,
+            "cvar": point.interval(cvar).mean,
+        }
+        _panel(axes, point, shares, facts, harm)
+        rows.append({"agent": point.label, **dict(zip(BINS, shares)), **facts, "episodes": point.episodes})
+    low, high = (number(pick(point.mean_return for point in points), 1) for pick in (min, max))
+    figure.text(0.045, 0.94, f"Nearly the same return ({low} to {high}), not the same worst episodes",
+                fontsize=14.5, fontweight="bold", color=INK)  # fmt: skip
+    figure.text(0.045, 0.89, _scale(points, dilemma, harm), fontsize=9.5, color="#555555")
+    return Drawing(figure, pd.DataFrame(rows), f"Share of episodes by {harm} in one episode; hatched: more than one.")
+
+
+def write(points: Sequence[Point], dilemma: str, stem: Path) -> list[Path]:
+    """The card as SVG and as PNG."""
+    import io
+
+    with drawing.style():
+        figure = card(points, dilemma).figure
+        svg, png = drawing.standalone(drawing.to_svg(figure, "card")), io.BytesIO()
+        figure.savefig(png, format="png", dpi=DPI)
+    paths = [stem.with_suffix(".svg"), stem.with_suffix(".png")]
+    for path, content in zip(paths, (svg, png.getvalue())):
+        write_atomically(path, content)
+    return paths
+
+
+def _scale(points: Sequence[Point], dilemma: str, harm: str) -> str:
+    """What was counted, of how many episodes of which agents."""
+    steps = {seed.steps for point in points for seed in point.seeds}
+    trained = f", trained for {count(steps.pop())} steps" if len(steps) == 1 else ""
+    episodes = sorted({point.episodes for point in points})
+    span = f"{episodes[0]:,}" if len(episodes) == 1 else f"{episodes[0]:,} to {episodes[-1]:,}"
+    seeds = "one agent each" if {len(point.seeds) for point in points} == {1} else "mean over seeds"
+    return f"{dilemma_name(dilemma)}{trained}, {seeds}; share of {span} episodes by {harm} in them"
+
+
+def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], harm: str) -> None:
+    colour = look(point.method).colour
+    for place, share in enumerate(shares):
+        over = place > 1
+        axes.bar(place, share, width=0.74, color="white" if over else colour, edgecolor=OVER if over else colour,
+                 hatch="////" if over else None, linewidth=1.2)  # fmt: skip
+        axes.annotate(percent(share), (place, share), (0, 3), textcoords="offset points", ha="center", fontsize=9,
+                      color=OVER if over and share >= 0.0005 else INK, fontweight="bold" if over else None)  # fmt: skip
+    axes.text(0.0, 1.27, point.label, transform=axes.transAxes, fontsize=12.5, fontweight="bold", color=colour)
+    for line, words in enumerate(TRAINED_TO.get(point.method, ())):
+        asked = words.format(value=point.value)
+        axes.text(0.0, 1.18 - 0.075 * line, asked, transform=axes.transAxes, fontsize=9.5, color="#555555")
+    axes.set_xticks(range(len(BINS)), BINS)
+    axes.set_xlabel(f"{harm} in one episode")
+    axes.set_yticks([])
+    axes.grid(False)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylim(0, 0.72)
+    lines = (("return", number(facts["return"], 1)), ("more than one", percent(facts["p_over"])),
+             ("mean of the worst tenth", number(facts["cvar"])))  # fmt: skip
+    for line, (name, value) in enumerate(lines):
+        height = -0.33 - 0.105 * line
+        axes.text(0.0, height, name, transform=axes.transAxes, fontsize=10, color="#555555")
+        axes.text(1.0, height, value, transform=axes.transAxes, fontsize=11.5, ha="right", color=INK, fontweight="bold")
+
+
+def _shares(counts: np.ndarray) -> np.ndarray:
+    last = len(BINS) - 1
+    return np.array([metrics.share_at(counts, low, low + 1 if low < last else np.inf) for low in range(len(BINS))])
+
+
+def _over_one(counts: np.ndarray) -> float:
+    return metrics.p_over(counts, 1)
