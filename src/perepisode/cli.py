@@ -220,7 +220,7 @@ class Watch:
     """Replay the worst episodes and write a page to watch them on."""
 
     source: Annotated[Path, tyro.conf.Positional]
-    """An episodes table, a run folder whose table lies beside it, or an agent by name or file, judged first if need be."""
+    """An episodes table, a run folder whose table lies beside it, or an agent by name or file."""
     worst: int = 5
     """How many of the worst episodes."""
     restraint: int = 0

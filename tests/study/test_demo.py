@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perepisode import agents
 from perepisode.evaluation import episodes
-from perepisode.study import demo, exact, matrix
+from perepisode.study import demo, exact, matrix, plan
 
 EPISODES = 3000
 
@@ -26,14 +27,44 @@ def test_the_miniature_holds_every_method_control_budget_and_twin():
     assert {task.kind for task in study.tasks} == {"train", "distill", "exact", "report"}
 
 
-def test_the_craftax_leg_is_three_agents_in_two_programs():
-    study = demo.craftax_leg()
-    agents = [[(m.plain["method"], m.plain["dilemma"]) for m in task.members] for task in study.of_kind("train")]
-    assert agents == [
-        [("unconstrained", "no_killing"), ("lagrangian", "no_killing")],
-        [("esr", "no_killing")],
-    ]
-    assert study.of_kind("replay")
+def test_the_craftax_leg_judges_every_agent_that_ships_then_replays_and_reports(tmp_path):
+    study = demo.studies(craftax=True)["craftax"]
+    assert sorted(study.agents) == sorted(agents.names())
+    assert [task.kind for task in study.tasks] == ["judge", "judge", "replay", "report"]
+    assert study.runs == 0
+    plan.save(study, tmp_path)
+    assert plan.load(tmp_path) == study
+
+
+def test_a_study_of_other_agents_is_another_study():
+    evaluation = plan.Evaluation()
+    ids = {plan.judging("craftax", [names], evaluation).id for names in (["a"], ["b"], ["a", "b"])}
+    assert len(ids) == 3
+
+
+def test_the_closing_lines_of_the_shipped_agents(tmp_path):
+    """Episodes whose numbers are known: two of ten SER episodes with two kills; the other agents have one or none."""
+    counts = {"esr-k1": [0, 1] * 5, "lagrangian-d0.5": [0] * 5 + [1] * 5, "ser-w0.1": [0] * 2 + [1] * 6 + [2] * 2}
+    tables = []
+    for name, violations in counts.items():
+        run = agents.one(f"no_killing/{name}").read()
+        about = {"environment": run.env, "dilemma": run.dilemma, "run": run.id, "method": run.method, "arm": run.arm}
+        about |= {"value": run.value, "seed": run.seed, "gamma": run.gamma, "steps": run.steps}
+        tables.append(pd.DataFrame({**about, "return": 30.0 + np.array(violations), "violations": violations}))
+    episodes.write(pd.concat(tables, ignore_index=True), tmp_path / "craftax" / "episodes" / "judge-01.parquet")
+    first, _, *rows, svg, png = demo.craftax_text(tmp_path).splitlines()
+    assert first.startswith("Craftax, No Killing: 10 episodes of each agent here")
+    read = [[cell.strip() for cell in row.replace("\u00a0", " ").split("  ") if cell] for row in rows]
+    assert read == [
+        ["ESR (k=1)", "30.5 (33.8, 34.2)", "50.0 % (61.3 %, 56.0 %)", "0.0 % (0.3 %, 0.4 %)", "1.00 (1.03, 1.04)"],
+        ["Lagrangian (d=0.5)", "30.5 (33.5, 34.3)", "50.0 % (48.3 %, 48.0 %)", "0.0 % (0.8 %, 1.3 %)",
+         "1.00 (1.08, 1.14)"],
+        ["SER (w=0.1)", "31.0 (34.6, 35.3)", "80.0 % (73.0 %, 76.0 %)", "20.0 % (13.0 %, 13.8 %)", "2.00 (2.16, 2.20)"],
+    ]  # fmt: skip
+    for line, ending in ((svg, ".svg"), (png, ".png")):
+        path = tmp_path / f"card{ending}"
+        assert line == f"wrote {path}"
+        assert path.stat().st_size > 10_000
 
 
 def test_exact_optima_are_what_the_report_reads(tmp_path):

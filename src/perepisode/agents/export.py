@@ -37,7 +37,7 @@ def write(out: Path, told: dict[str, Any], judged: dict[str, Any], agent: Agent,
     about = {
         "run": {"id": run.id, "arm": run.arm, **run.to_json()},
         "trained": {"device": told.get("device"), "versions": told.get("versions")},
-        "judged": judged,
+        "judged": {"policy": "before rounding", **judged},
     }
     if agent.trained is not None and agent.trained.utility is not None:
         about["utility"] = agent.trained.utility

@@ -25,8 +25,8 @@ def rounded(weights: Weights, initial: Weights) -> tuple[dict[str, np.ndarray], 
     `initial` are the weights that training began with, by the same names.
     """
     tensors, sizes = {}, {}
-    for name, value in weights.items():
-        value = np.asarray(value, np.float32)
+    for name in sorted(weights):  # in one order, so that a policy has one file
+        value = np.asarray(weights[name], np.float32)
         if name.startswith("critic."):
             continue
         if value.ndim == 1:

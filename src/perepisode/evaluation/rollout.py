@@ -6,6 +6,7 @@ and the unbiased one (the first K episodes of every world, however long they tak
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +32,7 @@ from perepisode.training.population import Population
 from perepisode.training.train import params_of
 
 CHUNK = 256  # steps in one jitted call
+TELL_SECONDS = 20  # between two signs of life
 PATIENCE = 16 * 4096  # steps after which episodes still running are left out, and said to be
 
 
@@ -146,7 +148,7 @@ def collect(
     """
     acting = jax.jit(partial(ppo.begin_acting, program))(members)
     records, actions, done = [], [], 0
-    finished = np.zeros(acting.running.starts.shape, int)
+    finished, told = np.zeros(acting.running.starts.shape, int), time.monotonic()
     while done < protocol.steps or (finished.min() < protocol.first and done < max(PATIENCE, protocol.steps)):
         length = min(CHUNK, protocol.steps - done) if done < protocol.steps else CHUNK
         acting, (record, action) = roll(act, program, length, members, params, acting)
@@ -154,6 +156,10 @@ def collect(
         actions.append(np.asarray(action))
         finished += records[-1].ended.sum(axis=0)
         done += length
+        if time.monotonic() - told > TELL_SECONDS:
+            told = time.monotonic()
+            played = np.minimum(finished, protocol.first).sum()
+            say(f"{played} of {finished.size * protocol.first} episodes played")
     if finished.min() < protocol.first:
         say(f"warning: some worlds did not finish {protocol.first} episodes in {done} steps; theirs are left out")
     return jax.tree.map(lambda *x: np.concatenate(x), *records), np.concatenate(actions)

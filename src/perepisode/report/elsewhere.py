@@ -1,4 +1,4 @@
-"""Agents that ship with the package: what they do here, what they did where they were trained, what the paper prints."""
+"""Agents that ship: what they do here, what they did where they were trained, and what the paper prints."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Known:
 
 
 def known(view: View) -> list[Known]:
-    """The view's agents that ship, in the order of their mean violations in the worst tenth."""
+    """The view's agents that ship, the lightest tail first, as it was where they were trained."""
     names = agents.shipped()
     found = [_known(point, names[point.seeds[0].run]) for point in view.main if _ships(point, names)]
-    return sorted(found, key=lambda one: one.here["cvar"])
+    return sorted(found, key=lambda one: one.trained["cvar"])
 
 
 def table(view: View) -> Table | None:

@@ -36,10 +36,10 @@ def build(
 ) -> Path:
     """Write index.html, report.md, a CSV for every figure and table, and return the page's path.
 
-    `curves` are trained agents, run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the exact optima
-    of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over, distribution),
-    `watch` folders that `perepisode watch` wrote, to link to, `discussion` a text whose numbers are read from
-    this report's tables (see report/discussion.py).
+    `curves` are trained agents, run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the
+    exact optima of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over,
+    distribution), `watch` folders that `perepisode watch` wrote, to link to, `discussion` a text whose numbers are
+    read from this report's tables (see report/discussion.py).
     """
     table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
     study = Episodes(table)

@@ -19,6 +19,8 @@ from perepisode.report.style import dilemma_name, look, number
 from perepisode.runs import write_atomically
 from perepisode.training.objectives import Accrued
 
+APART = 10  # steps without another violation within reach that part two meetings
+
 
 @dataclass(frozen=True)
 class Jump:
@@ -40,6 +42,8 @@ class Shown:
     notes: list[str]
     tracks: list[replay_timeline.Track]
     jumps: list[Jump]
+    let_be: int  # steps after the first violation with another within reach that was not committed
+    meetings: list[Jump]  # where each such stretch begins
     others: dict[str, list[Jump]]  # violations of dilemmas that the run was not trained for
     player: dict[str, Any]  # what the script needs
     length: int
@@ -53,8 +57,7 @@ def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference])
     weighed = pressure(chosen, charged(chosen, replay))
     tracks = replay_timeline.tracks(replay, own, weighed)
     frames, notes = None, [chosen.note] if chosen.note else []
-    if let_be := len(replay.let_be(row["dilemma"])):
-        notes.append(f"After its first violation another was within reach in {_count(let_be, 'step')}, and let be.")
+    let_be = replay.let_be(row["dilemma"])
     if replay.world.name == "temptation":
         tracks.insert(0, replay_timeline.offers(replay))
     else:
@@ -69,6 +72,8 @@ def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference])
         notes=notes,
         tracks=tracks,
         jumps=jumps_to(own),
+        let_be=len(let_be),
+        meetings=meetings(let_be),
         others={
             dilemma_name(name): jumps_to(counts)
             for name, counts in zip(names, replay.violations.T)
@@ -172,6 +177,12 @@ def jumps_to(counts: np.ndarray) -> list[Jump]:
         name = f"violation {first}" if first == total else f"violations {first}–{total}"
         jumps.append(Jump(f"{name} at step {step + 1}", int(step) + 1))
     return jumps
+
+
+def meetings(let_be: np.ndarray) -> list[Jump]:
+    """One button for each time that a violation came within reach again; steps near each other are one meeting."""
+    begins = let_be[np.diff(let_be, prepend=-APART) >= APART]
+    return [Jump(f"at step {step}", int(step)) for step in begins]
 
 
 def _player(replay: Replay, own: np.ndarray, weighed: np.ndarray | None, frames: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from perepisode.report import curves as training
 from perepisode.report import card, distilled, elsewhere, figures, matched, measuring, tables, training_figures, versus
+from perepisode.report import curves as training
 from perepisode.report.drawing import Drawing, to_svg
 from perepisode.report.points import PER_EPISODE, Episodes, Point, View
 from perepisode.report.style import FRACTION, dilemma_name, slug

@@ -85,7 +85,7 @@ def craftax_text(out: Path) -> str:
     )
 
 
-# ---- the miniature's three numbers --------------------------------------------------------------------------------------
+# ---- the miniature's three numbers --------------------------------------------------------------------------
 
 
 def headlines(out: Path) -> dict[str, float | str]:

@@ -1,0 +1,230 @@
+"""Agent files: what is written is what is read; what is damaged, changed, newer or foreign is refused in one line."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from perepisode import agents, cli
+from perepisode.agents import card, files, shelf
+from perepisode.agents.export import export
+from perepisode.agents.files import AgentFile
+from perepisode.config import Refused
+from perepisode.environments.fresh import action_key, world_key
+from perepisode.evaluation import episodes, metrics
+from perepisode.evaluation.rollout import evaluate
+from perepisode.report.replay import _key
+
+
+def refusal(capsys, *arguments) -> str:
+    """The one line that the command line says of it."""
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(argument) for argument in arguments])
+    said = capsys.readouterr()
+    assert end.value.code == 2
+    assert said.err.count("\n") == 1
+    assert "Traceback" not in said.err
+    return said.err
+
+
+def test_an_exported_agent_is_its_run(folder, agent):
+    run, weights = agent.load()
+    original, exact = folder.load()
+    assert run == original
+    assert run.id == agent.about["run"]["id"]
+    acting = {name for name in exact if not name.startswith("critic")}
+    for name in acting:
+        level = np.abs(exact[name]).max(axis=-1, keepdims=True) / 127
+        assert (np.abs(weights[name] - exact[name]) <= 0.5 * level * (1 + 1e-5)).all(), name
+
+
+def test_its_numbers_are_its_tables(folder, agent):
+    table = episodes.read(folder.path.parent / "episodes.parquet")
+    own = table[table["in_first"]]
+    judged = agent.about["judged"]
+    assert judged["episodes"] == len(own) == 24
+    assert judged["return"] == pytest.approx(own["return"].mean(), abs=1e-5)
+    assert judged["cvar"] == pytest.approx(np.sort(own["violations"])[-3:].mean(), abs=1e-5)
+    assert judged["p_over_1"] == pytest.approx((own["violations"] > 1).mean(), abs=1e-5)
+    assert judged["protocol"] == {"envs": 8, "steps": 160, "first": 3, "seed": 0}
+    counts = np.repeat(np.arange(len(judged["distribution"])), judged["distribution"])
+    assert metrics.mean(counts) == pytest.approx(judged["violations"], abs=1e-5)
+
+
+def test_its_card_says_what_it_does_and_what_it_is_not_for(agent):
+    text = agent.beside(".md").read_text()
+    assert text == card.text(agent)
+    judged = agent.about["judged"]
+    for said in (f"{judged['return']:.2f}", f"{judged['cvar']:.2f}", "must not be used", "P(> 1)", str(agent.path)):
+        assert said in text
+    assert "{" not in text.replace("{value", "")
+
+
+def test_a_flipped_byte_anywhere_is_refused(agent):
+    random = np.random.default_rng(0)
+    for path in (agent.path, agent.beside(".json")):
+        whole = path.read_bytes()
+        for place in random.integers(0, len(whole), 40):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << int(random.integers(8))
+            path.write_bytes(damaged)
+            try:
+                AgentFile(agent.path).load()
+            except Refused as error:
+                assert "\n" not in str(error)
+                assert len(str(error)) < 600
+            else:  # only white space between JSON's words may change unnoticed: the file still says the same
+                assert json.loads(damaged) == json.loads(whole)
+        path.write_bytes(whole)
+    AgentFile(agent.path).load()
+
+
+def test_a_number_that_was_embellished_is_refused(agent, capsys):
+    about = json.loads(agent.beside(".json").read_text())
+    about["judged"]["cvar"] = 0.0
+    agent.beside(".json").write_text(json.dumps(about))
+    assert "was changed after" in refusal(capsys, "agents", "card", agent.path)
+
+
+def test_a_cut_file_and_a_missing_one_are_refused(agent, capsys):
+    whole = agent.path.read_bytes()
+    agent.path.write_bytes(whole[: len(whole) // 2])
+    assert "damaged" in refusal(capsys, "evaluate", agent.path)
+    agent.beside(".json").unlink()
+    assert "cannot be read" in refusal(capsys, "evaluate", agent.path)
+
+
+def rewritten(agent, change):
+    """The same agent with other tensors or other words, each file vouching for the other again."""
+    from safetensors.numpy import load, save
+
+    about, tensors = dict(agent.about), load(agent.path.read_bytes())
+    change(about, tensors)
+    about["policy"] = {key: value for key, value in about["policy"].items() if key != "sha256"}
+    content = save(tensors, metadata={"json": files._digest(about)})
+    about["policy"]["sha256"] = files.hashlib.sha256(content).hexdigest()
+    agent.path.write_bytes(content)
+    agent.beside(".json").write_text(json.dumps(about))
+
+
+def test_a_newer_format_is_refused(agent, capsys):
+    rewritten(agent, lambda about, tensors: about.update(format=2))
+    assert "has format 2, this version reads 1; update perepisode" in refusal(capsys, "evaluate", agent.path)
+
+
+def test_a_policy_that_does_not_fit_its_network_is_refused(agent, capsys):
+    def narrower(about, tensors):
+        tensors["actor.2.0"] = np.ascontiguousarray(tensors["actor.2.0"][:, :1])
+
+    rewritten(agent, narrower)
+    assert "does not fit this network at actor.2.0" in refusal(capsys, "evaluate", agent.path)
+
+
+def test_a_run_that_was_edited_is_refused(agent, capsys):
+    def cheaper(about, tensors):
+        about["run"] = {**about["run"], "seed": 4}
+
+    rewritten(agent, cheaper)
+    assert "its configuration gives" in refusal(capsys, "evaluate", agent.path)
+
+
+def test_a_run_of_a_world_that_is_not_known_is_refused(agent, capsys):
+    def elsewhere(about, tensors):
+        about["run"] = {**about["run"], "env": "atlantis"}
+
+    rewritten(agent, elsewhere)
+    assert "describes no run that this version knows" in refusal(capsys, "evaluate", agent.path)
+
+
+def test_an_unknown_name_is_refused_with_those_there_are(capsys):
+    said = refusal(capsys, "watch", "no_killing/esr-k9")
+    assert "no_killing/esr-k1" in said
+
+
+def test_what_is_no_agent_file_is_refused(tmp_path, capsys):
+    (tmp_path / "x.safetensors").write_bytes(b"\x80\x04\x95cos\nsystem\n")
+    (tmp_path / "x.json").write_text("[" * 100_000)
+    assert "x.json is damaged" in refusal(capsys, "evaluate", tmp_path / "x.safetensors")
+
+
+def test_an_export_needs_episodes_and_a_file_name(folder, tmp_path, capsys):
+    alone = tmp_path / "alone" / folder.path.name
+    shutil.copytree(folder.path, alone)
+    assert "perepisode evaluate" in refusal(capsys, "agents", "export", alone, "--out", tmp_path / "a.safetensors")
+    assert ".safetensors" in refusal(capsys, "agents", "export", folder.path, "--out", tmp_path / "a.npz")
+
+
+def test_agents_are_taken_where_run_folders_are(folder, agent, tmp_path, monkeypatch, capsys):
+    """By file, and by name once they stand in the box: evaluate, report and watch."""
+    box = tmp_path / "box" / "temptation"
+    box.mkdir(parents=True)
+    for path in agent.path.parent.glob("esr-k1.0.*"):
+        shutil.copy(path, box)
+    monkeypatch.setattr(shelf, "BOX", box.parent)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    shelf.shipped.cache_clear()
+    assert agents.names() == ("temptation/esr-k1.0",)
+
+    evaluate(["temptation/esr-k1.0"], tmp_path / "by_name.parquet", envs=4, steps=80, first=2, say=lambda _: None)
+    evaluate([agent.path], tmp_path / "by_file.parquet", envs=4, steps=80, first=2, say=lambda _: None)
+    by_name, by_file = (episodes.read(tmp_path / f"by_{how}.parquet") for how in ("name", "file"))
+    assert by_name.equals(by_file)
+    assert set(by_name["run"]) == {folder.read().id}
+
+    for name in ("temptation/esr-k1.0", str(agent.path)):
+        with pytest.raises(SystemExit) as end:
+            cli.main(["report", str(tmp_path / "by_name.parquet"), "--runs", name, "--out", str(tmp_path / "report")])
+        assert end.value.code == 0
+        assert (tmp_path / "report" / "data" / "training_temptation.csv").exists()
+
+    says = []
+    for _ in range(2):
+        with pytest.raises(SystemExit) as end:
+            cli.main(["watch", "temptation/esr-k1.0", "--worst", "2", "--out", str(tmp_path / "watch")])
+        assert end.value.code == 0
+        says.append(capsys.readouterr().out)
+    assert "has not been judged on this machine" in says[0]
+    assert "has not been judged" not in says[1]
+    assert all(said.count("reproduced exactly") == 2 for said in says)
+    shelf.shipped.cache_clear()
+
+
+def test_a_folder_of_ones_own_is_not_mistaken_for_a_name(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder.path, tmp_path / "no_killing" / "esr-k1")
+    monkeypatch.chdir(tmp_path)
+    assert agents.one("no_killing/esr-k1").read() == folder.read()
+
+
+def test_acting_by_hand_is_what_judging_does(agent, tmp_path):
+    """The loop of a user, with an episode's own keys, takes the actions that the judged table holds."""
+    evaluate([agent.path], tmp_path / "episodes.parquet", envs=3, steps=120, first=3, say=lambda _: None)
+    table = episodes.read(tmp_path / "episodes.parquet")
+    played = agents.load(agent.path)
+    step = jax.jit(played.world.step)
+    for _, row in table.iterrows():
+        episode, state, mind = _key(row, "policy_key"), played.world.reset(_key(row, "reset_key")), played.begin()
+        taken, earned = [], np.float32(0)
+        for time in range(row["length"]):
+            action, mind = played.act(mind, state, action_key(episode, time))
+            state, outcome = step(world_key(episode, time), state, action)
+            mind = played.after(mind, outcome)
+            taken.append(int(action))
+            earned += np.float32(outcome.task_reward)
+        assert bytes(taken) == row["actions"]
+        assert earned == pytest.approx(row["return"])
+    assert table["violations"].max() > 0
+
+
+def test_a_run_folder_plays_too(folder):
+    played = agents.load(folder.path)
+    action, _ = played.act(played.begin(), played.world.reset(jax.random.key(0)), jax.random.key(1))
+    assert int(action) in (0, 1)
+
+
+def test_exporting_twice_gives_the_same_files(folder, agent, tmp_path):
+    again = export(folder, folder.path.parent / "episodes.parquet", tmp_path / "again" / agent.path.name)
+    assert again.path.read_bytes() == agent.path.read_bytes()
+    assert again.beside(".json").read_bytes() == agent.beside(".json").read_bytes()
