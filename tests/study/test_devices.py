@@ -12,6 +12,8 @@ import pytest
 import tiny
 from safetensors.numpy import load_file
 
+pytestmark = pytest.mark.processes
+
 TRAIN = """
 import sys
 from pathlib import Path
