@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 # packages are not compiled when they are installed, but once, when they are first imported
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all lint results-check clean
+.PHONY: demo test test-all test-python test-other-pythons lint results-check clean
 
 demo: $(READY)  ## the study in miniature, under ten minutes on two cores
 	$(BIN)/perepisode demo --out out/demo
@@ -16,18 +16,29 @@ test: $(READY)  ## the tests that CI runs
 test-all: $(READY)  ## also those that take minutes
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+test-python: $(READY)  ## what an interpreter can break: processes, sharded training, the demo's miniature from nothing
+	$(BIN)/python -m pytest -m "processes and not slow" -n 2 --dist loadgroup
+	rm -rf out/miniature$(notdir $(VENV))
+	$(BIN)/perepisode demo --no-craftax --out out/miniature$(notdir $(VENV))
+
+test-other-pythons: $(READY)  ## that on every other supported Python found here, each in an environment of its own
+	pythons=$$($(BIN)/python .ci/pythons.py) && for python in $$pythons; do \
+		version=$$($$python -c "import sys; print('{}.{}'.format(*sys.version_info))") && \
+		$(MAKE) test-python PYTHON=$$python VENV=.venv-$$version || exit 1; \
+	done
+
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks results
+	$(BIN)/ruff check src tests benchmarks results .ci
 	$(BIN)/pyright
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .  # refuses other Pythons
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	touch $@
 
 results-check: $(READY)  ## does everything claimed follow from what is committed?
 	$(BIN)/python results/check.py
 
 clean:
-	rm -rf $(VENV) out
+	rm -rf $(VENV) $(VENV)-3.* out

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 COMMANDS = ("train", "evaluate", "distill", "matrix", "study", "report", "watch", "bench", "demo")
 
 

@@ -189,6 +189,7 @@ def test_window_only_tables_are_reported_with_a_caveat(tmp_path):
     assert "long ones are under-represented" in html
 
 
+@pytest.mark.processes
 def test_reporting_starts_no_device(tmp_path):
     code = "import sys, perepisode.report.page as p; p.build(sys.argv[1], sys.argv[2]); assert 'jax' not in sys.modules"
     synthetic.external(episodes=20).to_csv(tmp_path / "e.csv", index=False)

@@ -81,6 +81,7 @@ def test_another_studys_folder_is_refused(capsys, tmp_path):
     assert "holds another study" in err
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("words", [["matrix"], ["study", "plan"], ["study", "submit", "--dry-run"]])
 def test_planning_starts_no_device_and_loads_neither_worlds_nor_tables(tmp_path, words):
     """What would make it slow; of JAX it needs the module, in which methods are written."""

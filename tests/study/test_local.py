@@ -19,6 +19,8 @@ from perepisode.config import Refused
 from perepisode.study import local, overview, plan, state
 from perepisode.study.files import TaskFolder, held
 
+pytestmark = pytest.mark.processes
+
 STAND_IN = """
 import json, os, sys, time
 from pathlib import Path

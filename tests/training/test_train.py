@@ -109,6 +109,7 @@ def test_starting_again_returns_at_once(finished, monkeypatch):
     assert results(finished) == before
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("attempt", range(2))
 def test_kill_nine_and_resume_equals_uninterrupted(finished, tmp_path, attempt):
     process = start(tmp_path)
@@ -121,6 +122,7 @@ def test_kill_nine_and_resume_equals_uninterrupted(finished, tmp_path, attempt):
     assert results(tmp_path) == results(finished)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_checkpoints_and_says_resume_me(finished, tmp_path, number):
     process = start(tmp_path)

@@ -123,12 +123,8 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
         rate = rate * (1.0 - state.update / program.updates)
     keys = jax.vmap(lambda key: jax.random.fold_in(key, state.update))(members.learner_keys)
 
-    def one(rate, *of_run):
-        return learn(program, rate, *of_run)
-
-    params, adam, learned = _each_run(program, one)(
-        rate, state.params, state.adam, before.acting.memory, batch, last_value, members.gamma, keys
-    )
+    of_run = (state.params, state.adam, before.acting.memory, batch, last_value, members.gamma, keys)
+    params, adam, learned = _each_run(program, lambda rate, own: learn(program, rate, *own), rate, of_run)
     ended = population.finished(record)
     duals = members.each_dual(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
     alive = state.alive & learned["finite"]
@@ -143,16 +139,26 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
     return state, {**learned, "alive": alive, **summary(members, state.duals, record)}
 
 
-def _each_run(program: Program, function):
-    """function(shared, *of_run) for every run.  On several devices each learns its own runs, said explicitly: the
-    GRU's kernels are closed to the compiler, which would otherwise run all of them everywhere."""
-    every = jax.vmap(function, in_axes=(None, 0, 0, 0, 0, 0, 0, 0))
+def _each_run(program: Program, function, shared, of_run):
+    """function(shared, a run's part of `of_run`) for every run.  On several devices each learns its own runs, said
+    explicitly: the GRU's kernels are closed to the compiler, which would otherwise run all of them everywhere."""
+    every = jax.vmap(function, in_axes=(None, 0))
     if program.devices == 1:
-        return every
-    by_run = (PartitionSpec(), *[PartitionSpec("runs")] * 7)
-    return jax.shard_map(
-        every, mesh=mesh(program.devices), in_specs=by_run, out_specs=PartitionSpec("runs"), check_vma=False
-    )
+        return every(shared, of_run)
+
+    def own_runs(shared, filled):
+        def restored(x, whole):
+            shape = (whole.shape[0] // program.devices, *whole.shape[1:])
+            return jnp.zeros(shape, whole.dtype) if x is None else x
+
+        return every(shared, jax.tree.map(restored, filled, of_run, is_leaf=lambda x: x is None))
+
+    # Empty arrays, such as the features of a method that has none, stay outside: the compiler of jaxlib 0.11 takes
+    # them out of a shard_map's inputs and dies of a segmentation fault (Shardy's ManualComputationUnusedInputsPattern).
+    filled = jax.tree.map(lambda x: x if x.size else None, of_run)
+    of_all, by_run = PartitionSpec(), PartitionSpec("runs")
+    where = {"mesh": mesh(program.devices), "in_specs": (of_all, by_run), "out_specs": by_run}
+    return jax.shard_map(own_runs, **where, check_vma=False)(shared, filled)
 
 
 def mesh(devices: int) -> Mesh:

@@ -1,0 +1,30 @@
+"""An interpreter of every supported Python but this one, as far as this machine has them: a path a line."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+SUPPORTED = [words[-1] for name in PROJECT["classifiers"] if "." in (words := name.split(" :: "))[-1]]
+
+
+def interpreter(version: str) -> Path | None:
+    """The first on PATH or among pyenv's that runs, is of that version and can make environments."""
+    wanted = f"import ensurepip, sys; sys.exit(sys.version_info[:2] != ({version.replace('.', ', ')}))"
+    named = [Path(folder) / f"python{version}" for folder in os.get_exec_path()]
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    for python in [*named, *sorted(pyenv.glob(f"versions/{version}.*/bin/python"))]:
+        # one of pyenv's on PATH may be there without the version that it stands for
+        if python.exists() and subprocess.run([python, "-c", wanted], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+for version in SUPPORTED:
+    if version != "{}.{}".format(*sys.version_info):
+        if found := interpreter(version):
+            print(found)
+        else:
+            print(f"no Python {version} here: nothing is tested on it", file=sys.stderr)

@@ -1,0 +1,37 @@
+"""The supported Pythons are said in several places, and CI finds interpreters for them."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SUPPORTED = [f"3.{minor}" for minor in range(100) if f"3.{minor}.1" in SpecifierSet(PROJECT["requires-python"])]
+
+
+def test_classifiers_and_readme_name_the_pythons_that_may_install():
+    assert PROJECT["classifiers"] == [f"Programming Language :: Python :: {version}" for version in SUPPORTED]
+    said = re.search(r"On a fresh machine with Python (.*) and make", (ROOT / "README.md").read_text())
+    assert said
+    assert re.findall(r"[\d.]+\d", said[1]) == SUPPORTED
+
+
+def test_ci_looks_for_every_other_one_and_passes_over_those_that_do_not_run(tmp_path):
+    for folder, ending in (("broken", 127), ("sound", 0)):
+        (tmp_path / folder).mkdir()
+        for version in SUPPORTED[:-1]:
+            python = tmp_path / folder / f"python{version}"
+            python.write_text(f"#!/bin/sh\nexit {ending}\n")
+            python.chmod(0o755)
+    path = os.pathsep.join(str(tmp_path / folder) for folder in ("nowhere", "broken", "sound"))
+    environment = {**os.environ, "PATH": path, "PYENV_ROOT": str(tmp_path / "pyenv")}
+    command = [sys.executable, ROOT / ".ci" / "pythons.py"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    own = "{}.{}".format(*sys.version_info)
+    assert answer.stdout.split() == [f"{tmp_path}/sound/python{v}" for v in SUPPORTED[:-1] if v != own]
+    assert (SUPPORTED[-1] in answer.stderr) == (SUPPORTED[-1] != own)
