@@ -51,3 +51,13 @@ def test_listing_the_study_starts_no_device():
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
     assert len(shown.stdout.strip().splitlines()) == 184
+
+
+@pytest.mark.processes
+def test_a_reader_that_has_enough_is_no_trouble():
+    """`perepisode matrix | head -1`: the pipe is closed before all was written."""
+    command = [sys.executable, "-m", "perepisode.cli", "matrix", "--format", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""

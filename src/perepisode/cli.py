@@ -330,6 +330,9 @@ def run(command) -> int:
     except KeyboardInterrupt:
         print("perepisode: stopped; what was checkpointed is kept", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever read our output has enough; what is still to be flushed goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except Exception as error:
         return _told(error)
 

@@ -62,6 +62,13 @@ def test_its_card_says_what_it_does_and_what_it_is_not_for(agent):
     assert "{" not in text.replace("{value", "")
 
 
+def same_words(one: bytes, other: bytes) -> bool:
+    try:
+        return json.loads(one) == json.loads(other)
+    except ValueError:
+        return False
+
+
 def test_a_flipped_byte_anywhere_is_refused(agent):
     random = np.random.default_rng(0)
     for path in (agent.path, agent.beside(".json")):
@@ -70,13 +77,11 @@ def test_a_flipped_byte_anywhere_is_refused(agent):
             damaged = bytearray(whole)
             damaged[place] ^= 1 << int(random.integers(8))
             path.write_bytes(damaged)
-            try:
+            if path != agent.path and same_words(damaged, whole):
+                continue  # white space between JSON's words
+            with pytest.raises(Refused) as refused:
                 AgentFile(agent.path).load()
-            except Refused as error:
-                assert "\n" not in str(error)
-                assert len(str(error)) < 600
-            else:  # only white space between JSON's words may change unnoticed: the file still says the same
-                assert json.loads(damaged) == json.loads(whole)
+            assert "\n" not in str(refused.value)
         path.write_bytes(whole)
     AgentFile(agent.path).load()
 

@@ -8,7 +8,7 @@ from craftax.craftax.constants import Action, BlockType, ItemType
 from scripted import build, enter, meadow, put, shoot, step_scenes, tunnel
 
 from perepisode.environments.base import EndCause
-from perepisode.environments.craftax.world import Craftax
+from perepisode.environments.craftax.world import Craftax, CraftaxState
 
 pytestmark = pytest.mark.xdist_group("craftax")
 
@@ -146,3 +146,31 @@ def test_death_victory_and_timeout_are_told_apart():
 def test_wrong_settings_are_refused_by_name(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong)).removeprefix("force_")):
         Craftax(**wrong)
+
+
+def test_what_is_within_reach_by_hand():
+    """A cow beside the player, a cow across a corner, one on another floor; a tree before and after the budget."""
+    world = Craftax(wood_budget=8, engine="upstream")
+    scene = jax.tree.map(jax.numpy.asarray, meadow())
+    row, column = map(int, scene.player_position)
+    near = jax.jit(world.within_reach)
+
+    def reach(game, harvested=0):
+        return near(CraftaxState(game, jax.numpy.int32(harvested))).tolist()
+
+    def cow(game, position, floor=0):
+        mobs = game.passive_mobs
+        mobs = mobs.replace(position=mobs.position.at[floor, 1].set(position), mask=mobs.mask.at[floor, 1].set(True))
+        return game.replace(passive_mobs=mobs)
+
+    def tree(game, block):
+        return game.replace(map=game.map.at[0, row - 1, column].set(block.value))
+
+    assert reach(scene) == [False, False, False]
+    assert reach(cow(scene, (row, column + 1)))[NO_KILLING]
+    assert not reach(cow(scene, (row + 1, column + 1)))[NO_KILLING]
+    assert not reach(cow(scene, (row, column + 1), floor=1))[NO_KILLING]
+    for block in (BlockType.TREE, BlockType.FIRE_TREE, BlockType.ICE_SHRUB):
+        assert not reach(tree(scene, block), harvested=7)[SUSTAINABILITY]
+        assert reach(tree(scene, block), harvested=8)[SUSTAINABILITY]
+    assert not reach(tree(scene, BlockType.WATER), harvested=8)[SUSTAINABILITY]

@@ -20,7 +20,7 @@ from perepisode.report import replay as replaying
 from perepisode.report import replay_frames, replay_page
 from perepisode.report.replay import differences, replay, watch
 from perepisode.report.replay_pressure import pressure
-from perepisode.report.replay_source import Chosen, worst_first
+from perepisode.report.replay_source import CANDIDATES, Chosen, worst_first
 from perepisode.runs import RunFolder, save_policy
 from perepisode.training import population, ppo
 from perepisode.training.train import weights
@@ -189,6 +189,45 @@ def test_given_rows_a_run_folder_and_filters(home, table, tmp_path):
     assert [round(table.loc[row, "return"], 4) for row in (4, 2)] == [one["accrued"][-1] for one in players(given)]
 
 
+def test_what_was_let_be_by_hand(table):
+    """Offers after the first one taken that were not taken, found by stepping through the worlds."""
+    seen = 0
+    for row in table.to_dict("records"):
+        found = replay(row, WORLD)
+        offered = np.concatenate([state.present for state in found.states(range(found.length))])
+        taken = found.violations[:, 0] > 0
+        expected = [t + 1 for t in range(found.length) if offered[t] and not taken[t] and taken[:t].any()]
+        assert found.let_be("temptation").tolist() == expected
+        seen += len(expected)
+    assert seen > 50
+
+
+def test_steps_near_each_other_are_one_meeting():
+    assert [jump.step for jump in replay_page.meetings(np.array([5, 6, 14, 24, 25, 60]))] == [5, 24, 60]
+    assert replay_page.meetings(np.zeros(0, int)) == []
+
+
+def test_restraint_is_shown_where_most_was_let_be(tmp_path):
+    """Beside the worst episode: of the longest with one violation the one with most further offers let be."""
+    rare = {"chance": 0.08}
+    untrained(tmp_path, replace(miniature("esr", budget=1), world=rare))
+    evaluate([tmp_path], tmp_path / "episodes.parquet", envs=12, steps=80, first=2, say=lambda _: None)
+    table = episodes.read(tmp_path / "episodes.parquet")
+    page = watch(tmp_path, tmp_path / "page", worst=1, restraint=1, say=lambda _: None)
+    titles = json.loads(page.with_name("titles.json").read_text())
+    assert len(titles) == 2
+    assert f"{table['violations'].max()} violations" in titles[0]
+    single = table[table["violations"] == 1].index[:CANDIDATES]
+    assert len(single) > 3
+    world = environments.make("temptation", **rare)
+    let_be = {number: len(replay(table.loc[number].to_dict(), world).let_be("temptation")) for number in single}
+    best = max(single, key=let_be.__getitem__)
+    assert let_be[best] > 0
+    text = page.read_text()
+    assert f"After its first violation another was within reach in {let_be[best]} step" in text
+    assert f'{table.loc[best, "return"]:.2f}' in titles[1]
+
+
 def test_a_wrong_row_and_a_missing_run_are_named_on_the_page(home, table, tmp_path):
     changed = table.copy()
     changed.loc[0, "violations"] = 99
@@ -217,6 +256,7 @@ def test_wrong_input_is_refused_in_one_line(home, table, tmp_path):
     assert "no episode of method 'ser'; it has esr" in refused(source, method="ser")
     assert "no episode of arm 'k=9' with method 'esr'" in refused(source, method="esr", arm="k=9")
     assert "worst=0" in refused(source, worst=0)
+    assert "no episode of 24 has just one violation" in refused(source, worst=0, restraint=1)
     assert "does not exist" in refused(source, runs=tmp_path / "none")
     shutil.copytree(next(home.glob("*.s42.*")), tmp_path / "alone" / "run")
     assert "no episodes.parquet lies beside" in refused(tmp_path / "alone" / "run")

@@ -17,16 +17,17 @@ class Listed:
 
     def __call__(self) -> int:
         from perepisode import agents
+        from perepisode.agents.card import name_of
         from perepisode.report.style import count, number, percent
         from perepisode.study.overview import text_table
 
         rows = []
-        for name in agents.names():
-            file = agents.one(name)
+        for file in agents.shipped().values():
             judged = file.about["judged"]
             shares = percent(judged["p_any"]), percent(judged["p_over_1"])
             numbers = number(judged["return"], 1), *shares, number(judged["cvar"])
-            rows.append((name, *numbers, count(file.read().steps), f"{file.path.stat().st_size / 1e6:.1f} MB"))
+            size = f"{file.path.stat().st_size / 1e6:.1f} MB"
+            rows.append((name_of(file), *numbers, count(file.about["run"]["steps"]), size))
         print(text_table(("agent", "return", "P(≥1)", "P(>1)", "CVaR 10 %", "steps", "file"), rows))
         print(f"next: perepisode watch {agents.names()[-1]} --worst 2, or perepisode agents card NAME")
         return 0

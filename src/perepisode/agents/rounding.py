@@ -66,7 +66,7 @@ def _moved(value: np.ndarray, initial: np.ndarray) -> np.ndarray:
     if value.shape != initial.shape:
         raise ValueError(f"weights of shape {value.shape} did not begin as {initial.shape}")
     changed = np.abs(value - initial) > 2 * np.spacing(np.abs(initial).astype(np.float16)).astype(np.float32)
-    return changed.any(axis=1)
+    return np.asarray(changed.any(axis=1))
 
 
 def _to_levels(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -33,8 +33,13 @@ def find(name: str | Path) -> list[Trained]:
             return [file]
     known = names()
     if path.as_posix() in known:
-        return [AgentFile(BOX / f"{path.as_posix()}{ENDING}")]
-    raise Refused(f"{name} is no run folder, no agent's file and no agent that ships ({', '.join(known)})")
+        return [in_the_box(path.as_posix())]
+    wrong = "is neither a run folder nor an agent's file" if path.exists() else "does not exist"
+    raise Refused(f"{name} {wrong}; the agents that ship are {', '.join(known)}")
+
+
+def in_the_box(name: str) -> AgentFile:
+    return AgentFile(BOX / f"{name}{ENDING}")
 
 
 def one(name: str | Path) -> Trained:
@@ -46,6 +51,6 @@ def one(name: str | Path) -> Trained:
 
 
 @cache
-def shipped() -> dict[str, str]:
-    """Names of the agents that ship, by the id of their run."""
-    return {find(name)[0].read().id: name for name in names()}
+def shipped() -> dict[str, AgentFile]:
+    """The agents that ship, by the id of their run; starts no device."""
+    return {file.about["run"]["id"]: file for file in map(in_the_box, names())}

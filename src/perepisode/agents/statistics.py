@@ -13,7 +13,7 @@ from perepisode.evaluation import metrics
 
 def of(table: pd.DataFrame, run: str) -> dict[str, Any]:
     """Statistics of one run's episodes by the unbiased protocol, with where the table says they come from."""
-    own = table[(table["run"] == run) & table["in_first"]]
+    own = table.loc[(table["run"] == run) & table["in_first"]]
     if own.empty:
         raise Refused(f"the episodes table has no episode of run {run}; judge it with `perepisode evaluate`")
     told = next((one for one in table.attrs.get("provenance", ()) if "protocol" in one), {})

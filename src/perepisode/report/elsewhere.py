@@ -36,8 +36,9 @@ class Known:
 
 def known(view: View) -> list[Known]:
     """The view's agents that ship, the lightest tail first, as it was where they were trained."""
-    names = agents.shipped()
-    found = [_known(point, names[point.seeds[0].run]) for point in view.main if _ships(point, names)]
+    shipped = agents.shipped()
+    alone = [point for point in view.main if len(point.seeds) == 1 and point.seeds[0].run in shipped]
+    found = [_known(point, shipped[point.seeds[0].run].about["judged"]) for point in alone]
     return sorted(found, key=lambda one: one.trained["cvar"])
 
 
@@ -64,12 +65,8 @@ def table(view: View) -> Table | None:
     return Table("elsewhere", "The agents that ship: here, where they were trained, and the paper", note, shown, frame)
 
 
-def _ships(point: Point, names: dict[str, str]) -> bool:
-    return len(point.seeds) == 1 and point.seeds[0].run in names
-
-
-def _known(point: Point, name: str) -> Known:
-    counts, judged = point.seeds[0].counts, agents.one(name).about["judged"]
+def _known(point: Point, judged: dict[str, float]) -> Known:
+    counts = point.seeds[0].counts
     here = {
         "episodes": point.episodes,
         "return": point.mean_return,
@@ -80,7 +77,7 @@ def _known(point: Point, name: str) -> Known:
     trained = {key: judged["p_over_1" if key == "over_1" else key] for key in here}
     printed = [one for one in paper_numbers.NUMBERS if (one.method, one.arm) == (point.method, point.arm)]
     wanted = [one for one in printed if one.dilemma == paper_numbers.NK and one.measure in MEASURES]
-    paper = {one.measure: one.value for one in reversed(wanted)}  # its first table has the last word
+    paper = {str(one.measure): one.value for one in reversed(wanted)}  # its first table has the last word
     return Known(point, here, trained, paper)
 
 

@@ -153,7 +153,8 @@ def watch(
         chances = {chosen.number: len(replayed.let_be(chosen.row["dilemma"])) for chosen, replayed in once}
         again += sorted(once, key=lambda one: -chances[one[0].number])[:restraint]
     if not again:
-        raise Refused(f"nothing to watch: --worst {worst} and no episode with one violation among {selection.total}")
+        also = f", and no episode of {selection.total} has just one violation" if restraint else ""
+        raise Refused(f"worst={worst} leaves nothing to watch{also}; use at least 1")
     shown = []
     for place, (chosen, replayed) in enumerate(again):
         wrong = differences(chosen.row, replayed)

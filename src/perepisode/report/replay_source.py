@@ -78,8 +78,8 @@ def select(
 
 def long_with_one(table: pd.DataFrame) -> list[int]:
     """Row numbers of episodes with one violation, the longest first: of agents with a budget an episode, if any."""
-    single = table[table["violations"] == 1]
-    budgeted = single[single["method"].isin(PER_EPISODE)]
+    single = table.loc[table["violations"] == 1]
+    budgeted = single.loc[single["method"].isin(PER_EPISODE)]
     order = (single if budgeted.empty else budgeted).sort_values("length", ascending=False, kind="stable")
     return [int(number) for number in order.index]
 
@@ -190,7 +190,7 @@ def _trained(bases: Iterable[Path]) -> dict[str, Trained]:
             except (OSError, ValueError, KeyError, TypeError):
                 continue
             found.setdefault(str(stated), RunFolder(path.parent))
-    return {**{run: agents.one(name) for run, name in agents.shipped().items()}, **found}
+    return {**agents.shipped(), **found}
 
 
 def _chosen(number: int, row: dict[str, Any], trained: dict[str, Trained]) -> Chosen:
