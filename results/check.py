@@ -1,7 +1,7 @@
 """Does everything that is claimed still follow from what is committed?  `make results-check`.
 
-Rebuilds the report on the trained agents from its tables, and README's parts that hold numbers, and fails on any
-difference; then compares the learning curves.
+Rebuilds the report on the trained agents from its tables, README's parts that hold numbers and the table of the
+search over ν, and fails on any difference; also compares the learning curves.
 """
 
 import re
@@ -60,8 +60,16 @@ def curves() -> list[str]:
     return [] if done.returncode == 0 else ["learning_curve"]
 
 
+def search() -> list[str]:
+    """The table of the search over ν."""
+    home = HERE / "search"
+    command = [sys.executable, home / "nu.py", "table", home / "nu", home / "learner"]
+    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return [] if table in (home / "README.md").read_text() else ["search/README.md"]
+
+
 def main() -> int:
-    wrong = [*curves(), *reports()]
+    wrong = [*curves(), *search(), *reports()]
     for name in wrong:
         print(f"not as committed: {name}", file=sys.stderr)
     return int(bool(wrong))

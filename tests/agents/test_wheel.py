@@ -1,0 +1,54 @@
+"""A wheel, installed outside the clone, brings the agents along."""
+
+import os
+import site
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+JUDGE = ("evaluate", "no_killing/esr-k1", "--envs", "2", "--steps", "32", "--first", "1", "--out", "e.parquet")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """`perepisode` of a wheel in an environment of its own, beside this one's packages but not its source."""
+    home = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    subprocess.run([*pip, "wheel", str(ROOT), "--no-deps", "--wheel-dir", str(home)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
+    (wheel,) = home.glob("*.whl")
+    purelib = Path(sysconfig.get_path("purelib", vars={"base": str(home / "venv")}))
+    subprocess.run([*pip, "install", "--no-deps", "--target", str(purelib), str(wheel)], check=True)
+    # the packages it depends on are found here; .pth files are not followed, so the clone's own source is not
+    (purelib / "packages.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+    (home / "elsewhere").mkdir()
+
+    def run(*arguments: str) -> str:
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        command = [str(home / "venv" / "bin" / "python"), "-m", "perepisode.cli", *arguments]
+        done = subprocess.run(command, cwd=home / "elsewhere", env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    where = [str(home / "venv" / "bin" / "python"), "-c", "import perepisode; print(perepisode.__file__)"]
+    found = subprocess.run(where, cwd=home / "elsewhere", capture_output=True, text=True, check=True).stdout
+    assert found.startswith(str(home)), found
+    return run
+
+
+@pytest.mark.processes
+def test_a_wheel_lists_the_agents_and_their_cards(installed):
+    listed = installed("agents")
+    for name in ("no_killing/esr-k1", "no_killing/lagrangian-d0.5", "no_killing/ser-w0.1"):
+        assert name in listed
+        assert "must not be used" in installed("agents", "card", name)
+
+
+@pytest.mark.slow
+def test_a_wheel_judges_and_replays_an_agent(installed):
+    assert "wrote e.parquet" in installed(*JUDGE)
+    assert installed("watch", "e.parquet", "--worst", "1").count("reproduced exactly") == 1
