@@ -80,7 +80,6 @@ def test_a_task_that_gets_nowhere_gives_up(tmp_path, monkeypatch):
 
 
 @pytest.mark.slurm
-@pytest.mark.processes
 def test_a_study_survives_cancelling_a_time_limit_and_preemption(cluster, tmp_path):
     """Cancel and submit again; run into a time limit; be preempted; the result equals a local run's, bit for bit."""
     here, there = tmp_path / "local", tmp_path / "cluster"
