@@ -388,7 +388,7 @@ def alike() -> None:
         return np.asarray(told.esr_told(name, c.gains, c.beside, c.value_clip).features(accrued))
 
     accrued = Accrued(np.float32([0, 12.3, 30, 400]), np.float32([0, 1, 2, 30]))
-    paper = METHODS["esr"].build(budget=1).features(accrued)
+    paper = METHODS["esr"].build(budget=1).features(accrued, shown=0)
     np.testing.assert_array_equal(features("paper", accrued), np.pad(paper, [(0, 0), (0, WIDTH - 2)]))
     # at R = 30, v = 2, k = 1: R/50, v/5, the thermometer
     np.testing.assert_allclose(features("quiet30", accrued)[2], [0.6, 12, 30, 30, 0, 0, 0, 0, 0], rtol=1e-6)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,11 +28,11 @@ BASIS = ("return", "share", *(f"step{i}" for i in range(1, STEPS + 1)), "remaini
 class Told(PerEpisode):
     """ESR told `gains` times what BASIS says of the episode so far; a gain of zero says nothing."""
 
-    gains: jax.Array | np.ndarray  # into the embedding, one for each entry of BASIS
-    beside: jax.Array | np.ndarray  # into the heads, likewise; left out where no run of a population asks for it
-    value_clip: jax.Array | float
+    gains: Any = None  # into the embedding, one for each entry of BASIS
+    beside: Any = None  # into the heads; left out where no run of a population asks for it
+    value_clip: jax.Array | float = 0.2
 
-    def features(self, accrued):
+    def features(self, accrued, shown=0):
         basis = self.basis(accrued)
         told = self.gains * basis
         return jnp.concatenate([told, self.beside * basis], axis=-1) if _heads else told
@@ -49,7 +50,8 @@ def esr_told(
     name: str, gains: tuple[float, ...], beside: tuple[float, ...], value_clip: float, budget: float = 1
 ) -> PerEpisode:
     utility = Tlo(budget + 0.5, BUDGET_CHARGE)
-    return Told(utility, np.asarray(gains, np.float32), np.asarray(beside, np.float32), value_clip)
+    loudness = {"gains": np.asarray(gains, np.float32), "beside": np.asarray(beside, np.float32)}
+    return Told(utility, **loudness, value_clip=value_clip)
 
 
 METHODS["esr_told"] = Method(esr_told, "name")
@@ -176,8 +178,8 @@ def pad_features() -> None:
     """
     plain = objectives.Objective.features
 
-    def padded(self, accrued):
-        features = plain(self, accrued)
+    def padded(self, accrued, shown):
+        features = plain(self, accrued, shown)
         return jnp.pad(features, [(0, 0)] * (features.ndim - 1) + [(0, len(BASIS) - features.shape[-1])])
 
     PerEpisode.features = padded

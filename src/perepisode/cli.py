@@ -37,6 +37,8 @@ class Train:
     """Of erm: absolute, calculated, heuristic."""
     utility: Path | None = None
     """Of esr_distilled: the file that `perepisode distill` wrote."""
+    told: str | None = None
+    """What agents that see what was accrued are told of it: paper, or loud, with which esr learns its budget sooner."""
     gamma: float = 0.99
     """Discount factor in (0, 1]."""
     seeds: tuple[int, ...] = PAPER_SEEDS
@@ -94,6 +96,8 @@ class Train:
         if self.utility is not None:
             label = _digest(self.utility)
             utilities[label], settings["utility"] = self.utility, label
+        if self.told is not None:
+            settings["told"] = self.told
         swept = [{}]
         for name in ("weight", "budget", "enforcement"):
             values = getattr(self, name)

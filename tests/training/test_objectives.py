@@ -102,10 +102,10 @@ def _leaves(tree):
 
 def test_accrued_features():
     esr = METHODS["esr"].build(budget=1)
-    np.testing.assert_allclose(esr.features(accrued(25.0, 1.0)), [0.5, 0.2])
-    np.testing.assert_allclose(esr.features(accrued(1e6, 1e6)), [5.0, 5.0])
-    np.testing.assert_allclose(esr.features(accrued(0.0, 0.0)), [0.0, 0.0])
-    assert METHODS["ser"].build(weight=1).features(accrued(25.0, 1.0)).shape == (0,)
+    np.testing.assert_allclose(esr.features(accrued(25.0, 1.0), shown=10), [0.5, 0.2])
+    np.testing.assert_allclose(esr.features(accrued(1e6, 1e6), shown=10), [5.0, 5.0])
+    np.testing.assert_allclose(esr.features(accrued(0.0, 0.0), shown=10), [0.0, 0.0])
+    assert METHODS["ser"].build(weight=1).features(accrued(25.0, 1.0), shown=10).shape == (0,)
 
 
 def test_stated_utilities_of_the_paper():

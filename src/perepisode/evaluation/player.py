@@ -59,6 +59,7 @@ class Player:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _act(world, precision, objective, params, mind: Mind, state, key):
-    observation, told = jax.tree.map(lambda x: x[None], (world.observe(state), objective.features(mind.accrued)))
+    told = objective.features(mind.accrued, sum(network.shown_sizes(world)))
+    observation, told = jax.tree.map(lambda x: x[None], (world.observe(state), told))
     logits, _, memory = network.step(params, world, mind.memory, mind.starts, observation, told, precision)
     return ppo.sample(key, logits[0]), Mind(memory, jnp.zeros(1, bool), mind.accrued)

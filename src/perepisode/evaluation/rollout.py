@@ -86,7 +86,7 @@ class Agent:
 
 def extra_inputs(objective: Objective) -> int:
     """How many inputs tell an agent what it has accrued."""
-    return jax.eval_shape(lambda o: o.features(population.Accrued.nothing()), objective).shape[-1]
+    return jax.eval_shape(lambda o: o.features(population.Accrued.nothing(), shown=1), objective).shape[-1]
 
 
 def evaluate(

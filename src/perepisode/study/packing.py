@@ -138,7 +138,9 @@ def _seen(run: Run) -> str:
 
     # a distilled arm cannot be built before its utility is there, but what it sees is known
     kind = PerEpisode if run.method == "esr_distilled" else type(METHODS[run.method].build(**run.settings))
-    return kind.features.__qualname__ if kind.observes_accrued else "nothing more"
+    if not kind.observes_accrued:
+        return "nothing more"
+    return METHODS[run.method].complete(run.settings).get("told", kind.features.__qualname__)
 
 
 def pack(runs: Iterable[Run], size: int) -> list[tuple[Run, ...]]:

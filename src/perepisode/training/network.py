@@ -30,11 +30,16 @@ class Params:
     critic: tuple[Dense, Dense, Dense]
 
 
+@functools.cache
+def shown_sizes(world: World) -> tuple[int, ...]:
+    """Widths of the world's feature vectors."""
+    encoded = jax.eval_shape(lambda key: world.encode(world.observe(world.reset(key))), jax.random.key(0))
+    return tuple(vector.shape[-1] for vector in encoded)
+
+
 def input_sizes(world: World, extra: int) -> tuple[int, ...]:
     """Widths of the world's feature vectors, then of the objective's own features if it has any."""
-    encoded = jax.eval_shape(lambda key: world.encode(world.observe(world.reset(key))), jax.random.key(0))
-    sizes = tuple(vector.shape[-1] for vector in encoded)
-    return (*sizes, extra) if extra else sizes
+    return (*shown_sizes(world), extra) if extra else shown_sizes(world)
 
 
 def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int) -> Params:

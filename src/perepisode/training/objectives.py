@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from perepisode.config import ETHICAL_PENALTY, Refused
-from perepisode.pytree import pytree
+from perepisode.pytree import pytree, static
+from perepisode.training.told import TOLD
 from perepisode.training.utilities import Distilled, Linear, Tlo
 
 
@@ -56,6 +57,7 @@ class Objective:
     """What a method may decide.  The defaults: maximise the task return and nothing else."""
 
     observes_accrued = False  # whether `features` is part of the observation (structure, not a traced number)
+    told = "paper"  # a name in `told.TOLD`: what is said of it
 
     def initial_dual(self) -> Any:
         return jnp.zeros(())
@@ -68,12 +70,12 @@ class Objective:
         """The whole episode's worth under this objective: its rewards' sum, since they telescope."""
         return self.reward(dual, Accrued.nothing(totals.task_return.shape), totals)
 
-    def features(self, accrued: Accrued) -> jax.Array:
-        """ν(R_acc), Eq. 7's observation: [R_ext / 50, v / 5] clipped to ±5; empty unless `observes_accrued`."""
+    def features(self, accrued: Accrued, shown: int) -> jax.Array:
+        """ν(R_acc), Eq. 7's observation, as `told` says it beside `shown` inputs of the world's own; empty unless
+        `observes_accrued`."""
         if not self.observes_accrued:
             return jnp.zeros((*jnp.shape(accrued.task_return), 0))
-        scaled = jnp.stack([accrued.task_return / 50.0, accrued.violations / 5.0], axis=-1)
-        return jnp.clip(scaled, -5.0, 5.0)
+        return TOLD[self.told](accrued, shown)
 
     def ends_episode(self, accrued: Accrued) -> jax.Array:
         return jnp.zeros(jnp.shape(accrued.violations), bool)
@@ -145,6 +147,7 @@ class PerEpisode(Objective):
     """
 
     utility_of: Tlo | Linear | Distilled
+    told: str = static(default="paper")
 
     observes_accrued = True
 
@@ -168,10 +171,11 @@ def _harm(before: Accrued, after: Accrued) -> jax.Array:
 class Saute(Objective):
     """Sauté RL: task reward while the safety budget z = 1 - v / (k + 0.5) is positive, nothing afterwards.
 
-    What was earned before the breach is kept; Tlo claws it back.
+    What was earned before the breach is kept; Tlo claws it back.  Unless told otherwise, the agent sees z alone.
     """
 
     budget: jax.Array | float
+    told: str = static(default="remaining")
 
     observes_accrued = True
 
@@ -181,7 +185,9 @@ class Saute(Objective):
     def reward(self, dual, before, after):
         return jnp.where(self.remaining(after) > 0, _gain(before, after), 0.0)
 
-    def features(self, accrued):
+    def features(self, accrued, shown):
+        if self.told != "remaining":
+            return super().features(accrued, shown)
         return jnp.clip(self.remaining(accrued), -5.0, 5.0)[..., None]
 
 
@@ -236,6 +242,7 @@ class CvarConstraint(Objective):
     budget: jax.Array | float
     fraction: jax.Array | float = 0.1  # α
     rate: jax.Array | float = 0.05
+    told: str = static(default="paper")
 
     observes_accrued = True
 
@@ -267,6 +274,7 @@ class ChanceConstraint(Lagrangian):
     """P(C > k) <= δ: the Lagrangian whose cost is 1 at the step on which v first exceeds k."""
 
     allowed: jax.Array | float = 1.0  # k;  `budget` is δ
+    told: str = static(default="paper")
 
     observes_accrued = True
 
@@ -285,6 +293,7 @@ class ChanceConstraint(Lagrangian):
 
 TOLERATED = {"absolute": 0.0, "calculated": 3.0, "heuristic": math.inf}
 STRICT_CHARGE, BUDGET_CHARGE = 10.0, 1.0  # ρ_u of the zero-tolerance utility and of the budget family
+LATER = ("told",)  # settings younger than the first runs: written out only where they are not the default
 
 
 @dataclass(frozen=True)
@@ -296,13 +305,14 @@ class Method:
     symbol: str = ""
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings with every default written out."""
+        """The settings with every default written out, but for those that `LATER` versions added."""
         defaults = {
             name: p.default
             for name, p in inspect.signature(self.build).parameters.items()
             if p.default is not inspect.Parameter.empty
         }
-        return {**defaults, **settings}
+        whole = {**defaults, **settings}
+        return {name: value for name, value in whole.items() if name not in LATER or value != defaults.get(name)}
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Refuse unknown, missing or impossible settings."""
@@ -320,12 +330,17 @@ class Method:
         enforcement = settings.get("enforcement", "heuristic")
         if enforcement not in TOLERATED:
             raise Refused(f"enforcement {enforcement!r} is unknown; choose from {', '.join(TOLERATED)}")
+        if "told" in settings and settings["told"] not in (own := (*TOLD, parameters["told"].default)):
+            raise Refused(f"told {settings['told']!r} is unknown; choose from {', '.join(dict.fromkeys(own))}")
 
     def label(self, settings: Mapping[str, Any]) -> str:
-        if self.swept is None:
-            return ""
-        value = self.complete(settings)[self.swept]
-        return f"{self.symbol}={value:g}" if self.symbol else str(value)
+        """Within the method: what is swept, then what the agent is told if that is not the default."""
+        whole = self.complete(settings)
+        parts = []
+        if self.swept is not None:
+            value = whole[self.swept]
+            parts.append(f"{self.symbol}={value:g}" if self.symbol else str(value))
+        return ", ".join([*parts, *([f"told {whole['told']}"] if "told" in whole else [])])
 
     def swept_value(self, settings: Mapping[str, Any]) -> float:
         value = self.complete(settings).get(self.swept) if self.swept else None
@@ -348,25 +363,25 @@ def lagrangian(budget: float, rate: float = 0.02, ceiling: float = 100.0, initia
     return Lagrangian(budget, rate, ceiling, initial)
 
 
-def esr(budget: float = 1, charge: float | None = None, sharpness: float = 12.0) -> Objective:
+def esr(budget: float = 1, charge: float | None = None, sharpness: float = 12.0, told: str = "paper") -> Objective:
     """Stated utility: k = 0 is the strict instance (ρ_u = 10), k >= 1 the budget family (ρ_u = 1)."""
     if charge is None:
         charge = BUDGET_CHARGE if budget else STRICT_CHARGE
-    return PerEpisode(Tlo(budget + 0.5, charge, sharpness))
+    return PerEpisode(Tlo(budget + 0.5, charge, sharpness), told)
 
 
-def esr_distilled(utility: str | Distilled) -> Objective:
+def esr_distilled(utility: str | Distilled, told: str = "paper") -> Objective:
     if isinstance(utility, str):
         raise Refused(f"the distilled utility {utility!r} was not resolved; give its file with --utility")
-    return PerEpisode(utility)
+    return PerEpisode(utility, told)
 
 
-def ser_racc(weight: float) -> Objective:
-    return PerEpisode(Linear(weight))
+def ser_racc(weight: float, told: str = "paper") -> Objective:
+    return PerEpisode(Linear(weight), told)
 
 
-def saute(budget: float = 1) -> Objective:
-    return Saute(budget)
+def saute(budget: float = 1, told: str = "remaining") -> Objective:
+    return Saute(budget, told)
 
 
 def pid_lagrangian(
@@ -375,12 +390,14 @@ def pid_lagrangian(
     return PidLagrangian(budget, proportional, integral, derivative)
 
 
-def cvar(budget: float, fraction: float = 0.1, rate: float = 0.05) -> Objective:
-    return CvarConstraint(budget, fraction, rate)
+def cvar(budget: float, fraction: float = 0.1, rate: float = 0.05, told: str = "paper") -> Objective:
+    return CvarConstraint(budget, fraction, rate, told)
 
 
-def chance(budget: float = 1, level: float = 0.01, rate: float = 0.02, ceiling: float = 1000.0) -> Objective:
-    return ChanceConstraint(level, rate, ceiling, 0.0, budget)
+def chance(
+    budget: float = 1, level: float = 0.01, rate: float = 0.02, ceiling: float = 1000.0, told: str = "paper"
+) -> Objective:
+    return ChanceConstraint(level, rate, ceiling, 0.0, budget, told)
 
 
 METHODS = {

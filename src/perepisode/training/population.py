@@ -36,13 +36,13 @@ class Charging:
 
 @pytree
 class Population:
-    """The runs' numbers, each with a leading run axis.  Runs of one method stand side by side."""
+    """The runs' numbers, each with a leading run axis.  Runs of one kind stand side by side."""
 
     keys: jax.Array  # run keys of the episodes
     learner_keys: jax.Array  # of the minibatch orders
     gamma: jax.Array
     charging: Charging
-    objectives: tuple[Objective, ...]  # one stack per method present
+    objectives: tuple[Objective, ...]  # one stack for each kind present
     sizes: tuple[int, ...] = static()  # runs in each stack
     enforces: bool = static(default=True)  # False when judging: no objective ends an episode then
 
@@ -75,15 +75,15 @@ def _join(parts):
 
 
 def order(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """The runs as a population holds them: those of one method side by side, otherwise as given."""
-    methods = _methods(runs)
-    return tuple(sorted(runs, key=lambda run: methods.index(run.method)))
+    """The runs as a population holds them: those of one kind side by side, otherwise as given."""
+    kinds = _kinds(runs)
+    return tuple(sorted(runs, key=lambda run: kinds.index(_kind(run))))
 
 
 def gather(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None) -> Population:
     """The population of these runs, which must already be in `order`."""
     assert tuple(runs) == order(runs)
-    stacks = [[_objective(run, utilities or {}) for run in runs if run.method == method] for method in _methods(runs)]
+    stacks = [[_objective(run, utilities or {}) for run in runs if _kind(run) == kind] for kind in _kinds(runs)]
     keys = [jax.random.split(jax.random.key(run.seed)) for run in runs]
     return Population(
         keys=jnp.stack([k[0] for k in keys]),
@@ -99,8 +99,13 @@ def gather(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None) -
     )
 
 
-def _methods(runs: Sequence[Run]) -> list[str]:
-    return list(dict.fromkeys(run.method for run in runs))
+def _kind(run: Run) -> tuple[str, str]:
+    """What decides the structure of a run's objective: the method, and what the agent is told."""
+    return run.method, METHODS[run.method].complete(run.settings).get("told", "")
+
+
+def _kinds(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(map(_kind, runs)))
 
 
 def _objective(run: Run, utilities: dict[str, Distilled]) -> Objective:

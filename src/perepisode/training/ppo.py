@@ -84,7 +84,7 @@ def optimizer(learner: Learner) -> optax.GradientTransformation:
 def initial_params(program: Program, members: Population, seeds: Sequence[int]) -> network.Params:
     """Every run's weights before the first update, [run, ...], on the host."""
     none = Accrued.nothing((len(seeds),))
-    extra = jax.eval_shape(lambda m: m.each(lambda o, accrued: o.features(accrued), none), members).shape[-1]
+    extra = jax.eval_shape(lambda m: told(program, m, none), members).shape[-1]
     sizes = network.input_sizes(program.world, extra)
     drawn = [network.init(seed, sizes, program.learner.hidden, program.world.actions) for seed in seeds]
     return jax.tree.map(lambda *x: np.stack(x), *drawn)
@@ -217,7 +217,7 @@ def choose(program: Program, members: Population, params, acting: Acting) -> Cho
     running = acting.running
     # taken once: a world's maps can then be overwritten in place, since nothing reads them again to store the view
     observation = jax.lax.optimization_barrier(jax.vmap(jax.vmap(program.world.observe))(running.world))
-    features = members.each(lambda o, accrued: o.features(accrued), running.accrued)
+    features = told(program, members, running.accrued)
 
     def one(params, memory, starts, observation, features):
         return network.step(params, program.world, memory, starts, observation, features, program.learner.precision)
@@ -225,6 +225,12 @@ def choose(program: Program, members: Population, params, acting: Acting) -> Cho
     logits, value, memory = jax.vmap(one)(params, acting.memory, running.starts, observation, features)
     action = jax.vmap(jax.vmap(sample))(population.action_keys(members, running), logits)
     return Choice(observation, features, logits, value, memory, action)
+
+
+def told(program: Program, members: Population, accrued: Accrued) -> jax.Array:
+    """What every agent is told of what its episode has accrued, [run, ..., extra]."""
+    shown = sum(network.shown_sizes(program.world))
+    return members.each(lambda o, accrued: o.features(accrued, shown), accrued)
 
 
 def sample(key: jax.Array, logits: jax.Array) -> jax.Array:

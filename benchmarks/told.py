@@ -1,0 +1,58 @@
+"""Does a louder ν learn the miniature's budget at least as fast?  Both against the exact optimum, five seeds each.
+
+    python benchmarks/told.py [--out out/told]        # two minutes on two cores
+
+Utility is that of ESR (k = 1), Tlo of the whole episode, averaged over the last ten updates of training, so the
+strong entropy bonus of the miniature's learner is in it: steps are counted to 98 % of what `temptation_exact` says the
+best policy reaches.
+"""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from perepisode.compilation import use_cache
+from perepisode.config import Run
+from perepisode.environments.temptation import Temptation
+from perepisode.environments.temptation_exact import esr_optimum
+from perepisode.evaluation import compare
+from perepisode.study.exact import stated_utility
+from perepisode.study.matrix import SMALL
+from perepisode.training.train import Options, train
+
+SEEDS = (1, 2, 3, 4, 5)
+SMOOTH = 10  # updates
+SHARE = 0.98
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("out/told"))
+    parser.add_argument("--budget", type=int, default=1)
+    given = parser.parse_args()
+    use_cache()
+    best = esr_optimum(Temptation(), stated_utility(given.budget), most=given.budget + 2).utility
+    print(f"exact utility of ESR (k={given.budget}): {best:.3f}, {SHARE:.0%} of it {SHARE * best:.3f}")
+    run = Run("temptation", "temptation", "esr", {"budget": given.budget}, steps=SMALL.steps, learner=SMALL.learner)
+    for told in ("paper", "loud"):
+        runs = [replace(run, seed=seed, settings={**run.settings, "told": told}, gamma=SMALL.gamma) for seed in SEEDS]
+        folders = train(runs, Options(given.out, chunk=20))
+        curves = [[json.loads(line) for line in folder.metrics.read_text().splitlines()] for folder in folders]
+        smoothed = [np.convolve([row["utility"] for row in rows], np.ones(SMOOTH) / SMOOTH, "valid") for rows in curves]
+        reached = [first_above(one, SHARE * best, rows) for one, rows in zip(smoothed, curves)]
+        last = compare.t_interval([one[-1] / best for one in smoothed])
+        steps = ", ".join("not reached" if one is None else f"{one:,}" for one in reached)
+        print(f"{told}: steps to {SHARE:.0%}: {steps}; at the end {last.mean:.2%} ± {last.half:.2%} of the exact one")
+
+
+def first_above(smoothed: np.ndarray, level: float, rows: list[dict]) -> int | None:
+    """Steps after which the smoothed utility is first at `level`."""
+    above = np.flatnonzero(smoothed >= level)
+    return rows[int(above[0]) + SMOOTH - 1]["steps"] if len(above) else None
+
+
+if __name__ == "__main__":
+    main()

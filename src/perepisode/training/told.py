@@ -1,0 +1,39 @@
+"""What an agent is told of what its episode has accrued: ν(R_acc), inputs beside what it sees of the world.
+
+An embedding weight starts at about √2/√n with n inputs: 0.016 on Craftax, where some 150 inputs are one at a time.  The
+paper's ν moves by 0.2 at a violation.  The network hardly hears it until those weights have grown, and ESR (k = 1)
+begins to use its budget only after 2.5 × 10⁸ steps.  Said as loud as √n / 3, which is 30 on Craftax and 1 on the
+miniature, a violation moves every unit of the embedding by about a half from the start: the budget is used within 10⁸
+steps, and a second violation is rarer than one in a hundred firsts.  Three times as loud makes an agent timid, a third
+as loud slow (results/search/README.md, benchmarks/told.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+
+if TYPE_CHECKING:
+    from perepisode.training.objectives import Accrued
+
+STEPS = 5  # of the thermometer
+
+
+def paper(accrued: Accrued, shown: int) -> jax.Array:
+    """ν = [R_ext / 50, v / 5], clipped to ±5: Eq. 7's observation.  `shown` inputs the world itself has."""
+    return jnp.clip(jnp.stack([accrued.task_return / 50.0, accrued.violations / 5.0], axis=-1), -5.0, 5.0)
+
+
+def loud(accrued: Accrued, shown: int) -> jax.Array:
+    """ν = [R_ext / 50, g v / 5, g 1(v ≥ 1), …, g 1(v ≥ 5)] with g = √n / 3, n inputs in all; clipped before the g."""
+    task, harm = jnp.split(paper(accrued, shown), 2, axis=-1)
+    reached = accrued.violations[..., None] >= jnp.arange(1, STEPS + 1)
+    gain = math.sqrt(shown + 2 + STEPS) / 3.0
+    return jnp.concatenate([task, gain * harm, gain * reached], axis=-1)
+
+
+TOLD: dict[str, Callable[[Accrued, int], jax.Array]] = {"paper": paper, "loud": loud}

@@ -1,0 +1,114 @@
+"""What agents are told of what was accrued: by hand arithmetic, for every method that tells, and part of the run."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from perepisode.config import MINIATURE, Refused, Run
+from perepisode.environments.temptation import Temptation
+from perepisode.study import matrix, packing
+from perepisode.training import population, ppo
+from perepisode.training.objectives import METHODS, Accrued
+from perepisode.training.told import TOLD
+from perepisode.training.utilities import Distilled
+
+UTILITY = Distilled(jnp.zeros(2), jnp.ones(2), (jnp.ones((2, 1)),), (jnp.zeros(1),), 0.0, 1.0)
+SETTINGS = {
+    "esr": {"budget": 1},
+    "esr_distilled": {"utility": UTILITY},
+    "ser_racc": {"weight": 0.1},
+    "saute": {"budget": 1},
+    "cvar": {"budget": 1},
+    "chance": {"budget": 1},
+}
+
+
+def after(task_return, violations):
+    return Accrued(jnp.asarray(task_return, jnp.float32), jnp.asarray(violations, jnp.float32))
+
+
+@pytest.mark.parametrize(
+    ("name", "task_return", "violations", "expected"),
+    [
+        ("paper", 0.0, 0, [0, 0]),
+        ("paper", 25.0, 2, [0.5, 0.4]),
+        ("paper", -400.0, 60, [-5, 5]),
+        ("loud", 0.0, 0, [0, 0, 0, 0, 0, 0, 0]),
+        ("loud", 25.0, 1, [0.5, 6, 30, 0, 0, 0, 0]),
+        ("loud", 10.0, 4, [0.2, 24, 30, 30, 30, 30, 0]),
+        ("loud", 400.0, 60, [5, 150, 30, 30, 30, 30, 30]),  # √(8093 + 7) / 3 = 30
+    ],
+)
+def test_by_hand(name, task_return, violations, expected):
+    told = np.asarray(TOLD[name](after(task_return, violations), 8093))
+    assert told == pytest.approx(np.array(expected, float), abs=1e-5)
+
+
+@pytest.mark.parametrize("method", SETTINGS)
+def test_every_method_that_observes_can_be_told_otherwise(method):
+    accrued = after(np.full((3, 2), 25.0), np.full((3, 2), 1))
+    loud = METHODS[method].build(**SETTINGS[method], told="loud")
+    np.testing.assert_array_equal(loud.features(accrued, 93), TOLD["loud"](accrued, 93))
+    usual = METHODS[method].build(**SETTINGS[method])
+    own = (1 - 1 / 1.5) * np.ones((3, 2, 1)) if method == "saute" else TOLD["paper"](accrued, 93)
+    np.testing.assert_allclose(usual.features(accrued, 93), own, rtol=1e-6)
+
+
+def test_it_is_as_loud_as_the_inputs_are_many():
+    """Whoever plays hears the same: a hundred inputs in all, so the gain is 10 / 3, in training, judging and acting."""
+    accrued = after(0.0, 1)
+    assert np.asarray(TOLD["loud"](accrued, 93))[2] == pytest.approx(10 / 3)
+    world = Temptation()
+    members = population.gather([Run("temptation", "temptation", "esr", {"budget": 1, "told": "loud"})])
+    program = ppo.Program(world, MINIATURE, 1, 1)
+    told = ppo.told(program, members, Accrued.nothing((1,)).plus(jnp.zeros(1), jnp.ones(1)))
+    assert np.asarray(told)[0, 2] == pytest.approx((3 + 7) ** 0.5 / 3)
+
+
+def test_all_that_observe_are_here():
+    observing = {name for name in METHODS if "told" in METHODS[name].complete({"told": "?"}) and _takes_told(name)}
+    assert observing == set(SETTINGS)
+    for name in set(METHODS) - observing - {"esr_distilled"}:
+        settings = {"weight": {"weight": 1}, "budget": {"budget": 1}}.get(METHODS[name].swept or "", {})
+        assert not METHODS[name].build(**settings).observes_accrued
+
+
+def _takes_told(name: str) -> bool:
+    return "told" in METHODS[name].build.__code__.co_varnames
+
+
+def test_the_default_leaves_ids_and_labels_as_they_were():
+    """266373e1270a is ESR k = 1 as it was trained before there was a choice."""
+    run = Run("craftax", "no_killing", "esr", {"budget": 1}, seed=42, steps=750_000_000)
+    assert run.id == Run.from_json({**run.to_json(), "settings": {"budget": 1, "told": "paper"}}).id == "266373e1270a"
+    assert run.arm == "k=1"
+    assert "told" not in run.to_json()["settings"]
+
+
+def test_another_choice_is_another_run():
+    run = Run("craftax", "no_killing", "esr", {"budget": 1, "told": "loud"}, seed=42, steps=750_000_000)
+    assert run.id != "266373e1270a"
+    assert run.arm == "k=1, told loud"
+    assert run.value == 1
+    assert Run.from_json(run.to_json()).id == run.id
+
+
+def test_what_is_told_decides_who_trains_together():
+    runs = [Run("temptation", "temptation", "esr", {"budget": 1, **told}) for told in ({}, {"told": "loud"})]
+    racc = Run("temptation", "temptation", "ser_racc", {"weight": 0.1, "told": "loud"})
+    saute = Run("temptation", "temptation", "saute", {"budget": 1, "told": "loud"})
+    packs = packing.pack([*runs, racc, saute], 8)
+    assert [[run.method for run in pack] for pack in packs] == [["esr"], ["esr", "ser_racc", "saute"]]
+
+
+def test_the_papers_matrix_tells_what_the_paper_tells():
+    assert not any("told" in run.settings for run in matrix.paper())
+
+
+def test_a_choice_that_is_none_is_refused():
+    for settings in ({"told": "shouting"}, {"told": "remaining"}):
+        with pytest.raises(Refused, match="choose from paper, loud"):
+            Run("craftax", "no_killing", "esr", {"budget": 1, **settings}).checked()
+    with pytest.raises(Refused, match="no setting 'told'"):
+        Run("craftax", "no_killing", "ser", {"weight": 1, "told": "loud"}).checked()
+    Run("craftax", "no_killing", "saute", {"told": "remaining"}).checked()
