@@ -5,9 +5,11 @@ import sys
 
 import pytest
 
+from perepisode import cli
+
 pytestmark = pytest.mark.processes
 
-COMMANDS = ("train", "evaluate", "distill", "matrix", "study", "report", "watch", "bench", "demo")
+COMMANDS = ("train", "evaluate", "agents", "distill", "matrix", "study", "report", "watch", "bench", "demo")
 
 
 def perepisode(*arguments):
@@ -61,3 +63,10 @@ def test_a_reader_that_has_enough_is_no_trouble():
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_a_setting_given_twice_is_refused(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["train", "--method", "lagrangian", "--budget", "1", "--set", "rate=1", "rate=2"])
+    assert end.value.code == 2
+    assert "--set rate is given twice" in capsys.readouterr().err

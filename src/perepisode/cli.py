@@ -129,6 +129,8 @@ class Train:
             name, equals, value = text.partition("=")
             if not equals:
                 raise Refused(f"--set {text!r} is no assignment; write name=value")
+            if name in settings or name in world:
+                raise Refused(f"--set {name} is given twice; several values train by several commands")
             (world if name in WORLDS[self.env].options else settings)[name] = _number_or_word(value)
         return settings, world
 
@@ -379,7 +381,7 @@ def _number_or_word(text: str) -> Any:
         number = float(text)
     except ValueError:
         return text
-    return int(number) if number == int(number) else number
+    return int(number) if number.is_integer() else number
 
 
 if __name__ == "__main__":
