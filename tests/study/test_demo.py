@@ -37,8 +37,7 @@ def test_the_craftax_leg_judges_every_agent_that_ships_then_replays_and_reports(
 
 
 def test_a_study_of_other_agents_is_another_study():
-    evaluation = plan.Evaluation()
-    ids = {plan.judging("craftax", [names], evaluation).id for names in (["a"], ["b"], ["a", "b"])}
+    ids = {plan.judging("craftax", [names]).id for names in (["a"], ["b"], ["a", "b"])}
     assert len(ids) == 3
 
 

@@ -17,7 +17,6 @@ CHECKPOINT_SECONDS = 15.0  # a demo that is stopped loses a quarter of a minute
 
 # SER and the Lagrangian are told nothing of what they have accrued, so one program serves both.
 SHIPPED = (("no_killing/ser-w0.1", "no_killing/lagrangian-d0.5"), ("no_killing/esr-k1",))
-JUDGING = plan.Evaluation(envs=64, steps=1024, first=6)
 
 
 def run(out: Path, craftax: bool, workers: int) -> int:
@@ -44,7 +43,7 @@ def studies(craftax: bool) -> dict[str, plan.Study]:
     """By name.  Craftax comes first: its tasks are the longest, and the others fill the gaps behind them."""
     runs = matrix.flat(matrix.families(matrix.SMALL))
     miniature = plan.compose(runs, packing.PREFERRED["temptation"], checkpoint_seconds=CHECKPOINT_SECONDS)
-    shipped = plan.judging("craftax", SHIPPED, JUDGING)
+    shipped = plan.judging("craftax", SHIPPED)
     return {**({"craftax": shipped} if craftax else {}), "temptation": miniature}
 
 

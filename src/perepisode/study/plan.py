@@ -107,12 +107,12 @@ class Study:
         return sum(len(task.members) for task in self.tasks)
 
 
-def judging(env: str, packs: Sequence[Sequence[str]], evaluation: Evaluation, **options: Any) -> Study:
+def judging(env: str, packs: Sequence[Sequence[str]]) -> Study:
     """A study of agents that are trained already: judge them, replay some of their episodes, report."""
     judged = [Task(f"judge-{i:02d}", "judge", agents=tuple(names)) for i, names in enumerate(packs, 1)]
     replay = Task("replay", "replay", tuple(task.name for task in judged))
     tasks = (*judged, replay, Task("report", "report", tuple(task.name for task in (*judged, replay))))
-    return Study(env, tasks, evaluation, **options)
+    return Study(env, tasks, EVALUATIONS[env])
 
 
 def compose(runs: Sequence[Run], size: int, evaluation: Evaluation | None = None, **options: Any) -> Study:
