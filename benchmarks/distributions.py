@@ -16,9 +16,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tally
 from players import trained
 
-from perepisode.environments.craftax.engine import tally
 from perepisode.environments.craftax.world import Craftax
 from perepisode.runs import write_atomically
 

@@ -17,9 +17,10 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import rehearsal
 from players import trained
 
-from perepisode.environments.craftax.engine import generate, rehearsal, to_upstream
+from perepisode.environments.craftax.engine import generate, to_upstream
 from perepisode.environments.craftax.engine.tables import Achievement, Action
 
 HOSTILE = ("melee_mobs", "ranged_mobs")

@@ -100,8 +100,8 @@ def run(out: Path, composed: plan.Study) -> int:
 def watch(out: Path) -> int:
     """Where the agents were judged: another device rounds differently, and an episode may then take another turn."""
     from perepisode.evaluation import episodes
-    from perepisode.report.replay import watch as replay
-    from perepisode.report.replay_source import worst_first
+    from perepisode.replay.source import worst_first
+    from perepisode.replay.watch import watch as replay
 
     for table in sorted((out / "episodes").glob("*.parquet")):
         read = episodes.read(table)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from hypothesis import settings
 
+from tests.browser import browser  # noqa: F401  (a fixture of all tests)
+
 # no test is timed: the first example of one compiles, which takes as long as the machine is busy
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")

@@ -244,7 +244,7 @@ class Watch:
 
     def __call__(self) -> int:
         _prepare_jax()
-        from perepisode.report.replay import watch
+        from perepisode.replay.watch import watch
 
         page = watch(self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.restraint)
         print(f"wrote {page}\nnext: open it in a browser")

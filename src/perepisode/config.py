@@ -84,7 +84,9 @@ MINIATURE = Learner(
 )
 """For `temptation` on a laptop.  Small; λ near 1 because episodes are short; a large step size for a sharp edge at the
 budget.  And a strong entropy bonus: a high price soon teaches "never", and only an agent that still tries learns
-"only if it pays"; it costs little precision, because what is at stake in a choice is large against it."""
+"only if it pays"; it costs little precision, because what is at stake in a choice is large against it.  Chosen on
+SER(0.408) and ESR(k=1), six seeds each, the study's three among them; now and then a seed of SER + R_acc at 0.408
+still stays at "never"."""
 
 
 @dataclass(frozen=True)

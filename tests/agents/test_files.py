@@ -15,7 +15,7 @@ from perepisode.config import Refused
 from perepisode.environments.fresh import action_key, world_key
 from perepisode.evaluation import episodes, metrics
 from perepisode.evaluation.rollout import evaluate
-from perepisode.report.replay import _key
+from perepisode.replay.episode import key_of
 
 
 def refusal(capsys, *arguments) -> str:
@@ -210,7 +210,7 @@ def test_acting_by_hand_is_what_judging_does(agent, tmp_path):
     played = agents.load(agent.path)
     step = jax.jit(played.world.step)
     for _, row in table.iterrows():
-        episode, state, mind = _key(row, "policy_key"), played.world.reset(_key(row, "reset_key")), played.begin()
+        episode, state, mind = key_of(row, "policy_key"), played.world.reset(key_of(row, "reset_key")), played.begin()
         taken, earned = [], np.float32(0)
         for time in range(row["length"]):
             action, mind = played.act(mind, state, action_key(episode, time))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benchmarks.rehearsal import hunter
 from craftax.craftax.constants import Action, BlockType, ItemType
 from craftax.craftax.envs.craftax_symbolic_env import CraftaxSymbolicEnvNoAutoReset
 from craftax.craftax.game_logic import craftax_step
@@ -19,7 +20,6 @@ from craftax.craftax.renderer import render_craftax_symbolic
 
 from perepisode.environments.base import Outcome
 from perepisode.environments.craftax import observation, upstream
-from perepisode.environments.craftax.engine.rehearsal import hunter
 from perepisode.environments.craftax.world import Craftax, CraftaxState
 
 WORLDS = 64

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from benchmarks import rehearsal
 from craftax.craftax import game_logic
 from craftax.craftax.world_gen.world_gen import generate_world
 from scipy import stats
 
 from perepisode.environments.craftax import engine
-from perepisode.environments.craftax.engine import rehearsal
 from perepisode.environments.craftax.engine.cells import WINDOW, Cells, HashChoice
 from perepisode.environments.craftax.engine.step import light_torch
 from perepisode.environments.craftax.engine.tables import MELEE, PARAMS, PASSIVE, RANGED, STATIC, Achievement

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from benchmarks import tally
 
-from perepisode.environments.craftax.engine import tally
 from perepisode.environments.craftax.engine.tables import Achievement
 from perepisode.environments.craftax.world import Craftax
 

@@ -64,7 +64,7 @@ class Export:
 
     def __call__(self) -> int:
         from perepisode.agents.export import export
-        from perepisode.report.replay_source import table_of
+        from perepisode.replay.source import table_of
         from perepisode.runs import RunFolder
 
         file = export(RunFolder(self.run), self.episodes or table_of(self.run), self.out)

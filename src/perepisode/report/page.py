@@ -13,8 +13,8 @@ from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import curves as training
 from perepisode.report import discussion as own_words
 from perepisode.report import distilled, drawing, findings, tables
+from perepisode.report.links import titles
 from perepisode.report.points import PROTOCOLS, Episodes, View
-from perepisode.report.replay_source import titles
 from perepisode.report.sections import Drawn, Inputs, Section, sections
 from perepisode.report.style import dilemma_name, look
 from perepisode.runs import write_atomically

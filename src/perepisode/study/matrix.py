@@ -48,12 +48,6 @@ class Shape:
 
 PAPER = Shape()
 
-# A strong entropy bonus: a high price soon teaches "never", and only an agent that still tries learns "only if it
-# pays".  It costs no precision, because what is at stake in a choice is large against it.  The large step size makes
-# the budget's edge sharp within a short run.  Chosen on SER(0.408) and ESR(k=1), six seeds each, the study's three
-# among them; now and then a seed of SER + R_acc at 0.408 still stays at "never".
-SMALL_LEARNER = replace(MINIATURE, hidden=16, entropy=0.1, learning_rate=8e-3)
-
 # Prices are 10 w and no gain is above 5: heavier weights would all give the same agent, which takes nothing.
 # w = 0.408 is the price at which a linear agent earns what the best k = 1 agent earns.
 SMALL = Shape(
@@ -65,7 +59,7 @@ SMALL = Shape(
     mean_budgets=(0.5, 0.75, 1, 2),
     dual_rate=0.1,
     steps=480_000,
-    learner=SMALL_LEARNER,
+    learner=MINIATURE,
 )
 SHAPES = {"craftax": PAPER, "temptation": SMALL}
 

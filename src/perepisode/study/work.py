@@ -158,7 +158,7 @@ def exact_optima(study: plan.Study, task: plan.Task, out: Path) -> None:
 
 def replay(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.compilation import use_cache
-    from perepisode.report.replay import watch
+    from perepisode.replay.watch import watch
 
     use_cache()
     watch(out / "episodes", out / "watch", worst=1, restraint=1)

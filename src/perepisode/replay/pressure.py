@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.config import ETHICAL_PENALTY
-from perepisode.report.replay_source import Chosen
+from perepisode.replay.source import Chosen
 from perepisode.report.style import number
 from perepisode.training import distill
 from perepisode.training.objectives import (

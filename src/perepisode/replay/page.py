@@ -11,10 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import perepisode
-from perepisode.report import replay_frames, replay_timeline
-from perepisode.report.replay import Difference, Replay
-from perepisode.report.replay_pressure import pressure
-from perepisode.report.replay_source import TITLES, Chosen, Selection
+from perepisode.replay import frames as film
+from perepisode.replay import timeline
+from perepisode.replay.episode import Difference, Replay
+from perepisode.replay.pressure import pressure
+from perepisode.replay.source import Chosen, Selection
+from perepisode.report.links import TITLES
 from perepisode.report.style import dilemma_name, look, number
 from perepisode.runs import write_atomically
 from perepisode.training.objectives import Accrued
@@ -40,7 +42,7 @@ class Shown:
     facts: list[tuple[str, str]]
     wrong: list[Difference]
     notes: list[str]
-    tracks: list[replay_timeline.Track]
+    tracks: list[timeline.Track]
     jumps: list[Jump]
     let_be: int  # steps after the first violation with another within reach that was not committed
     meetings: list[Jump]  # where each such stretch begins
@@ -55,13 +57,13 @@ def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference])
     row, names = chosen.row, replay.world.dilemmas
     own = replay.violations[:, names.index(row["dilemma"])]
     weighed = pressure(chosen, charged(chosen, replay))
-    tracks = replay_timeline.tracks(replay, own, weighed)
+    tracks = timeline.tracks(replay, own, weighed)
     frames, notes = None, [chosen.note] if chosen.note else []
     let_be = replay.let_be(row["dilemma"])
     if replay.world.name == "temptation":
-        tracks.insert(0, replay_timeline.offers(replay))
+        tracks.insert(0, timeline.offers(replay))
     else:
-        frames = replay_frames.draw(replay, np.flatnonzero(replay.violations.any(axis=1)) + 1)
+        frames = film.draw(replay, np.flatnonzero(replay.violations.any(axis=1)) + 1)
         notes += _thinned(frames, replay)
     return Shown(
         place=place,
@@ -160,7 +162,7 @@ def charged(chosen: Chosen, replay: Replay) -> Accrued:
     return Accrued(jnp.asarray(replay.accrued), jnp.asarray(violations, jnp.float32))
 
 
-def _thinned(frames: replay_frames.Frames, replay: Replay) -> list[str]:
+def _thinned(frames: film.Frames, replay: Replay) -> list[str]:
     if len(frames.positions) > replay.length:
         return []
     return [
@@ -201,8 +203,8 @@ def _player(replay: Replay, own: np.ndarray, weighed: np.ndarray | None, frames:
             "at": frames.positions,
             "width": frames.width,
             "height": frames.height,
-            "strip": replay_frames.STRIP,
-            "strips": [replay_frames.embedded(strip) for strip in frames.strips],
+            "strip": film.STRIP,
+            "strips": [film.embedded(strip) for strip in frames.strips],
         },
     }  # fmt: skip
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perepisode import environments
 from perepisode.config import Refused
 from perepisode.environments.base import EndCause, State, World
 from perepisode.environments.fresh import world_key
-
-if TYPE_CHECKING:
-    from perepisode.report.replay_source import Chosen
 
 CHUNK = 256  # steps in one jitted call: one program for episodes of any length
 
@@ -99,8 +94,8 @@ def replay(row: Mapping[str, Any], world: World) -> Replay:
     Ends where the world ends the episode, or after the last action (then its end cause is `running`).
     """
     actions = _actions(row, world)
-    episode = _key(row, "policy_key")
-    state = _begin(world, _key(row, "reset_key"))
+    episode = key_of(row, "policy_key")
+    state = _begin(world, key_of(row, "reset_key"))
     milestones, outcomes = [], []
     for index in range(len(actions) // CHUNK + 1):
         milestones.append(state)
@@ -126,53 +121,6 @@ def differences(row: Mapping[str, Any], replayed: Replay) -> list[Difference]:
     """Every column that the replay does not give exactly; none means that the episode was reproduced."""
     found = replayed.totals(str(row["dilemma"]))
     return [Difference(name, row[name], value) for name, value in found.items() if name in row and row[name] != value]
-
-
-def watch(
-    source: Path,
-    out: Path,
-    worst: int = 5,
-    row: tuple[int, ...] = (),
-    method: str | None = None,
-    arm: str | None = None,
-    runs: Path | None = None,
-    restraint: int = 0,
-    say: Callable[[str], None] = print,
-) -> Path:
-    """Replay the `worst` episodes (or these rows) of a table, run or agent and write `out`/index.html; its path.
-
-    With `restraint`, also as many episodes with one violation whose agent had most further chances and let them be.
-    """
-    from perepisode.report import replay_page
-    from perepisode.report.replay_source import select
-
-    selection = select(Path(source), worst, tuple(row), method, arm, None if runs is None else Path(runs), say)
-    again = [(chosen, _again(chosen)) for chosen in selection.chosen]
-    if restraint:
-        once = [(chosen, _again(chosen)) for chosen in selection.once]
-        chances = {chosen.number: len(replayed.let_be(chosen.row["dilemma"])) for chosen, replayed in once}
-        again += sorted(once, key=lambda one: -chances[one[0].number])[:restraint]
-    if not again:
-        also = f", and no episode of {selection.total} has just one violation" if restraint else ""
-        raise Refused(f"worst={worst} leaves nothing to watch{also}; use at least 1")
-    shown = []
-    for place, (chosen, replayed) in enumerate(again):
-        wrong = differences(chosen.row, replayed)
-        verdict = "reproduced exactly" if not wrong else "NOT reproduced: " + "; ".join(map(str, wrong))
-        say(f"episode {place + 1} of {len(again)}, row {chosen.number}: {verdict}")
-        shown.append(replay_page.episode(place, chosen, replayed, wrong))
-    return replay_page.write(Path(out), selection, shown)
-
-
-def _again(chosen: Chosen) -> Replay:
-    return replay(chosen.row, _world(chosen.row, chosen.options))
-
-
-def _world(row: Mapping[str, Any], options: dict[str, Any]) -> World:
-    world = environments.make(row["environment"], **options)
-    if row["dilemma"] not in world.dilemmas:
-        raise Refused(f"dilemma {row['dilemma']!r} is unknown; {world.name} has {', '.join(world.dilemmas)}")
-    return world
 
 
 @partial(jax.jit, static_argnums=0)
@@ -215,7 +163,7 @@ def _actions(row: Mapping[str, Any], world: World) -> np.ndarray:
     return actions
 
 
-def _key(row: Mapping[str, Any], column: str) -> jax.Array:
+def key_of(row: Mapping[str, Any], column: str) -> jax.Array:
     """A key from the hexadecimal digits of its two 32-bit words."""
     try:
         words = np.frombuffer(bytes.fromhex(row[column]), ">u4")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perepisode.report.replay import Replay
-from perepisode.report.replay_pressure import Pressure
+from perepisode.replay.episode import Replay
+from perepisode.replay.pressure import Pressure
 from perepisode.report.style import number
 
 TOP = 100.0  # height of a drawing in its own units; the page stretches it

@@ -9,18 +9,20 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from test_browser import CHROMIUM, DRIVER, browser  # noqa: F401  (a fixture)
+from tests.browser import CHROMIUM, DRIVER
 
 from perepisode import environments
 from perepisode.config import MINIATURE, Refused, Run
 from perepisode.environments.temptation import Temptation
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import evaluate
-from perepisode.report import replay as replaying
-from perepisode.report import replay_frames, replay_page
-from perepisode.report.replay import differences, replay, watch
-from perepisode.report.replay_pressure import pressure
-from perepisode.report.replay_source import CANDIDATES, Chosen, worst_first
+from perepisode.replay import episode as replaying
+from perepisode.replay import frames
+from perepisode.replay import page as shown_page
+from perepisode.replay.episode import differences, replay
+from perepisode.replay.pressure import pressure
+from perepisode.replay.source import CANDIDATES, Chosen, worst_first
+from perepisode.replay.watch import watch
 from perepisode.runs import RunFolder, save_policy
 from perepisode.training import population, ppo
 from perepisode.training.train import weights
@@ -203,8 +205,8 @@ def test_what_was_let_be_by_hand(table):
 
 
 def test_steps_near_each_other_are_one_meeting():
-    assert [jump.step for jump in replay_page.meetings(np.array([5, 6, 14, 24, 25, 60]))] == [5, 24, 60]
-    assert replay_page.meetings(np.zeros(0, int)) == []
+    assert [jump.step for jump in shown_page.meetings(np.array([5, 6, 14, 24, 25, 60]))] == [5, 24, 60]
+    assert shown_page.meetings(np.zeros(0, int)) == []
 
 
 def test_restraint_is_shown_where_most_was_let_be(tmp_path):
@@ -303,7 +305,7 @@ def test_what_the_objective_made_of_violations(table, tmp_path, method, settings
     row = {**table.loc[0].to_dict(), "method": method, "arm": run.arm, "value": run.value}
     found = replay(row, WORLD)
     violating = np.flatnonzero(found.violations[:, 0])[:2] + 1
-    accrued = replay_page.charged(Chosen(0, row, run, folder), found)
+    accrued = shown_page.charged(Chosen(0, row, run, folder), found)
     for known in (Chosen(0, row, run, folder), Chosen(0, row, None, None)):
         values = pressure(known, accrued).values
         if expected is None or (method == "lagrangian" and known.run is None):
@@ -314,14 +316,14 @@ def test_what_the_objective_made_of_violations(table, tmp_path, method, settings
 
 
 def test_two_violations_in_one_step_share_a_button():
-    texts = [jump.text for jump in replay_page.jumps_to(np.array([0, 2, 0, 1]))]
+    texts = [jump.text for jump in shown_page.jumps_to(np.array([0, 2, 0, 1]))]
     assert texts == ["violations 1–2 at step 2", "violation 3 at step 4"]
 
 
 def test_long_films_keep_the_pictures_around_violations():
-    assert replay_frames.positions(2000, [7]).tolist() == list(range(2001))
-    chosen = replay_frames.positions(10_000, [4, 5003, 10_000])
-    assert len(chosen) <= replay_frames.MOST + 40
+    assert frames.positions(2000, [7]).tolist() == list(range(2001))
+    chosen = frames.positions(10_000, [4, 5003, 10_000])
+    assert len(chosen) <= frames.MOST + 40
     assert chosen[0] == 0
     assert chosen[-1] == 10_000
     assert (np.diff(chosen) > 0).all()
@@ -332,7 +334,7 @@ def test_long_films_keep_the_pictures_around_violations():
 @pytest.mark.browser
 @pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium or chromedriver is not installed")
 @pytest.mark.parametrize("width", [1280, 500])
-def test_the_page_in_a_browser(browser, home, tmp_path, width):  # noqa: F811
+def test_the_page_in_a_browser(browser, home, tmp_path, width):
     page = watch(home / "episodes.parquet", tmp_path, worst=2, say=lambda _: None)
     browser.open(page, width)
     step = browser.run("return +[...document.querySelectorAll('.jumps button')].at(2).dataset.step")
@@ -399,6 +401,6 @@ def _decoded(uri: str) -> bytes:
 
 def test_a_title_tells_agents_apart_that_were_trained_on_different_detectors():
     row = {"method": "esr", "arm": "k=1", "seed": 42, "detector": "exact"}
-    assert replay_page._title(row, 2, 31.1) == "ESR k=1, seed 42: 2 violations, return 31.10"
-    blind = replay_page._title(row | {"detector": "paper"}, 1, 3.0)
+    assert shown_page._title(row, 2, 31.1) == "ESR k=1, seed 42: 2 violations, return 31.10"
+    blind = shown_page._title(row | {"detector": "paper"}, 1, 3.0)
     assert blind == "ESR k=1, seed 42, trained on paper detector: 1 violation, return 3.00"

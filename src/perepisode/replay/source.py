@@ -22,7 +22,6 @@ from perepisode.runs import RunFolder, versions
 
 TABLE = "episodes.parquet"
 CANDIDATES = 8  # of the episodes with one violation that are looked at for restraint
-TITLES = "titles.json"  # beside a page of replays, for reports that link to it
 
 
 @dataclass(frozen=True)
@@ -201,12 +200,3 @@ def _chosen(number: int, row: dict[str, Any], trained: dict[str, Trained]) -> Ch
         return Chosen(number, row, own.read(), own)
     except Refused as error:
         return Chosen(number, row, None, None, f"{error}. The world has its default options.")
-
-
-def titles(page: Path) -> list[str]:
-    """What is to be seen on a page of replays."""
-    path = page / TITLES
-    try:
-        return [str(title) for title in json.loads(path.read_text())]
-    except (OSError, json.JSONDecodeError) as error:
-        raise ValueError(f"{page} holds no episodes to watch ({error}); make them with `perepisode watch`") from None

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 if TYPE_CHECKING:
-    from perepisode.report.replay import Replay
+    from perepisode.replay.episode import Replay
 
 BLOCK = 16  # pixels a tile; Craftax's textures are drawn at this size
 BATCH = 32  # pictures in one jitted call

@@ -1,0 +1,75 @@
+"""A real browser, driven by as much of the WebDriver protocol as the tests of pages need."""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+
+class Browser:
+    """As much of the WebDriver protocol as these tests need."""
+
+    def __init__(self, port: int, profile):
+        self.address = f"http://127.0.0.1:{port}"
+        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+                     "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}",
+                     "--hide-scrollbars", "--disable-dev-shm-usage"]  # fmt: skip
+        wanted = {
+            "goog:chromeOptions": {"binary": CHROMIUM, "args": arguments},
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }
+        answer = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        self.session = f"/session/{answer['sessionId']}"
+
+    def open(self, path, width: int = 1280) -> None:
+        self._ask("POST", f"{self.session}/window/rect", {"width": width, "height": 1000})
+        self._ask("POST", f"{self.session}/url", {"url": path.as_uri()})
+
+    def run(self, script: str):
+        return self._ask("POST", f"{self.session}/execute/sync", {"script": script, "args": []})
+
+    def errors(self) -> list[str]:
+        entries = self._ask("POST", f"{self.session}/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
+
+    def close(self) -> None:
+        self._ask("DELETE", self.session)
+
+    def _ask(self, verb: str, path: str, body: dict | None = None):
+        content = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(
+            self.address + path, content, {"Content-Type": "application/json"}, method=verb
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)["value"]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    port = _free_port()
+    driver = subprocess.Popen([DRIVER, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        browser = Browser(port, tmp_path_factory.mktemp("profile"))
+        yield browser
+        browser.close()
+    finally:
+        driver.terminate()
+        driver.wait(10)
