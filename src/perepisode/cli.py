@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode.config import MINIATURE, PAPER_SEEDS, Learner, Refused, Run
+from perepisode.config import MINIATURE, PAPER_SEEDS, Learner, Protocol, Refused, Run
 
 RESUME_ME, DISK, WRONG_INPUT = 75, 74, 2  # exit codes; the first two are sysexits' TEMPFAIL and IOERR
 
@@ -149,13 +149,13 @@ class Evaluate:
     """Run folders, folders of them, or agents by name or file (`perepisode agents`)."""
     out: Path | None = None
     """Episodes table to write or extend; episodes.parquet in the first folder, or here, if left out."""
-    envs: int = 64
+    envs: int = Protocol.envs
     """Worlds for each agent."""
-    steps: int = 4096
+    steps: int = Protocol.steps
     """The paper's window."""
-    first: int = 12
+    first: int = Protocol.first
     """Episodes of every world that make up the unbiased protocol."""
-    seed: int = 0
+    seed: int = Protocol.seed
     """Of the worlds the agents are judged in."""
 
     def __call__(self) -> int:

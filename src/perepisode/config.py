@@ -90,6 +90,22 @@ still stays at "never"."""
 
 
 @dataclass(frozen=True)
+class Protocol:
+    """How agents are judged: `envs` worlds, a window of `steps`, the `first` episodes of each world."""
+
+    envs: int = 64
+    steps: int = 4096
+    first: int = 12
+    seed: int = 0
+
+    def checked(self) -> Protocol:
+        for name in ("envs", "steps", "first"):
+            if getattr(self, name) < 1:
+                raise Refused(f"{name}={getattr(self, name)} must be at least 1")
+        return self
+
+
+@dataclass(frozen=True)
 class Run:
     """One agent to be trained: everything that decides its result, and nothing else."""
 

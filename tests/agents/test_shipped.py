@@ -14,7 +14,8 @@ from perepisode import agents
 from perepisode.agents import card
 from perepisode.agents.files import ENDING
 from perepisode.agents.shelf import BOX
-from perepisode.evaluation.rollout import Agent, Protocol, assemble, by_network, collect
+from perepisode.config import Protocol
+from perepisode.evaluation.rollout import Agent, assemble, by_network, collect
 from perepisode.training import ppo
 
 pytestmark = pytest.mark.xdist_group("craftax")

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from perepisode.config import MINIATURE, Run
+from perepisode.config import MINIATURE, Protocol, Run
 from perepisode.environments.temptation import Temptation
 from perepisode.environments.temptation_exact import esr_optimum, linear_price
 from perepisode.evaluation.metrics import p_any, p_over
-from perepisode.evaluation.rollout import Agent, Protocol, judge
-from perepisode.runs import load_policy
+from perepisode.evaluation.rollout import Agent, judge
 from perepisode.training.train import Options, train
 
 PROTOCOL = Protocol(envs=256, steps=40, first=24)
@@ -27,7 +26,7 @@ def run_of(method, steps, world=None, **settings):
 def judged(runs, out: Path):
     """Train the runs as one population and give each one's episodes."""
     folders = train(runs, Options(out, chunk=50))
-    agents = [Agent(*load_policy(folder.path), folder.path) for folder in folders]
+    agents = [Agent.of(folder) for folder in folders]
     found = {}
     for agent in agents:
         table = judge([agent], PROTOCOL)

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from perepisode.agents import Trained
-from perepisode.config import Run
+from perepisode.config import Protocol, Run
 from perepisode.environments.base import Key, Outcome, State, World
-from perepisode.evaluation.rollout import Agent, Protocol, assemble
+from perepisode.evaluation.rollout import Agent, assemble
 from perepisode.pytree import pytree
 from perepisode.training import network, ppo
 from perepisode.training.objectives import Accrued, Objective

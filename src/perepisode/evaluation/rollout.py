@@ -21,7 +21,7 @@ import pandas as pd
 
 from perepisode import environments
 from perepisode.agents import Trained, find
-from perepisode.config import Refused, Run, canonical
+from perepisode.config import Protocol, Refused, Run, canonical
 from perepisode.environments.base import EndCause
 from perepisode.environments.fresh import episode_key, reset_key
 from perepisode.evaluation import episodes
@@ -34,22 +34,6 @@ from perepisode.training.train import params_of
 CHUNK = 256  # steps in one jitted call
 TELL_SECONDS = 20  # between two signs of life
 PATIENCE = 16 * 4096  # steps after which episodes still running are left out, and said to be
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How agents are judged: `envs` worlds, a window of `steps`, the `first` episodes of each world."""
-
-    envs: int = 64
-    steps: int = 4096
-    first: int = 12
-    seed: int = 0
-
-    def checked(self) -> Protocol:
-        for name in ("envs", "steps", "first"):
-            if getattr(self, name) < 1:
-                raise Refused(f"{name}={getattr(self, name)} must be at least 1")
-        return self
 
 
 @dataclass(frozen=True)
@@ -92,10 +76,10 @@ def extra_inputs(objective: Objective) -> int:
 def evaluate(
     paths: Sequence[str | Path],
     out: Path,
-    envs: int = 64,
-    steps: int = 4096,
-    first: int = 12,
-    seed: int = 0,
+    envs: int = Protocol.envs,
+    steps: int = Protocol.steps,
+    first: int = Protocol.first,
+    seed: int = Protocol.seed,
     say: Callable[[str], None] = print,
 ) -> Path:
     """Judge every finished agent that `paths` name; runs already in the table `out` are left as they are."""
@@ -108,7 +92,7 @@ def evaluate(
     for _, group in groupby(ordered, key=lambda agent: agent.structure):
         group = list(group)
         methods = ", ".join(dict.fromkeys(agent.run.method for agent in group))
-        say(f"judging {len(group)} runs of {methods} on {group[0].run.env}")
+        say(f"judging {len(group)} agent{'s' * (len(group) > 1)} of {methods} on {group[0].run.env}")
         tables.append(judge(group, protocol, say))
         about = {"protocol": vars(protocol), "versions": versions(), "device": jax.devices()[0].device_kind}
         episodes.write(pd.concat(tables, ignore_index=True), Path(out), about)

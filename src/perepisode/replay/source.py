@@ -117,7 +117,8 @@ def table_of(run: Path) -> Path:
 
 def judged(agent: AgentFile, name: Path, say: Callable[[str], None]) -> Path:
     """The agent's episodes on this machine: judged at the first time, kept in the user's cache for the next."""
-    from perepisode.evaluation.rollout import Protocol, evaluate
+    from perepisode.config import Protocol
+    from perepisode.evaluation.rollout import evaluate
 
     made_by = canonical([agent.about["policy"]["sha256"], vars(Protocol()), versions()])
     path = cache_folder("episodes") / f"{agent.id}-{hashlib.sha256(made_by.encode()).hexdigest()[:12]}.parquet"

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from perepisode.config import Refused, Run, canonical
+from perepisode.config import Protocol, Refused, Run, canonical
 from perepisode.environments import WORLDS
 from perepisode.runs import folder_name, write_atomically
 from perepisode.study import matrix, packing
@@ -29,9 +29,9 @@ FORMAT = 1
 class Evaluation:
     """How finished agents are judged: the arguments of `evaluate`."""
 
-    envs: int = 64
-    steps: int = 4096
-    first: int = 12
+    envs: int = Protocol.envs
+    steps: int = Protocol.steps
+    first: int = Protocol.first
 
 
 EVALUATIONS = {"craftax": Evaluation(), "temptation": Evaluation(envs=256, steps=480, first=12)}
