@@ -96,11 +96,12 @@ class Train:
         if self.utility is not None:
             label = _digest(self.utility)
             utilities[label], settings["utility"] = self.utility, label
-        if self.told is not None:
-            settings["told"] = self.told
         swept = [{}]
-        for name in ("weight", "budget", "enforcement"):
-            values = getattr(self, name)
+        for name in ("weight", "budget", "enforcement", "told"):
+            given = getattr(self, name)
+            values = (given,) if isinstance(given, str) else given
+            if values and name in settings:
+                raise Refused(f"{name} is given twice, by --{name} and by --set {name}={settings[name]}")
             swept = [{**one, name: value} for one in swept for value in values] if values else swept
         small = self.env == "temptation"
         run = Run(

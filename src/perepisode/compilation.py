@@ -7,15 +7,16 @@ import tempfile
 from pathlib import Path
 
 
-def cache_folder(name: str) -> Path:
-    """A folder of the user's cache, or a temporary one where that cannot be written."""
+def cache_folder(name: str) -> Path | None:
+    """A folder of the user's cache; None where it cannot be written."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "perepisode" / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="perepisode-"))
+        return None
+    return folder
 
 
 def use_cache() -> None:
@@ -24,5 +25,6 @@ def use_cache() -> None:
 
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
-    jax.config.update("jax_compilation_cache_dir", str(cache_folder("jax")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
+    if folder := cache_folder("jax"):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)

@@ -61,7 +61,8 @@ def versions() -> dict[str, str]:
 
 def folder_name(run: Run) -> str:
     """Readable, unique by the id at its end."""
-    parts = [run.dilemma, run.method, run.arm, "" if run.gamma != 1 else "gamma1", f"s{run.seed}", run.id]
+    arm = run.arm.replace(", ", ",").replace(" ", "-")  # nobody has to quote it
+    parts = [run.dilemma, run.method, arm, "" if run.gamma != 1 else "gamma1", f"s{run.seed}", run.id]
     return ".".join(part for part in parts if part)
 
 

@@ -182,7 +182,7 @@ def test_a_full_disk_is_one_clear_line_and_harms_nothing(tmp_path):
     disk.mkdir()
     if (
         os.geteuid()
-        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", disk], capture_output=True).returncode
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "none", disk], capture_output=True).returncode
     ):
         pytest.skip("cannot mount a small disk here")
     try:

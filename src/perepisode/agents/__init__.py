@@ -4,6 +4,7 @@
     mind = agent.begin()                            # a new episode: no memory, nothing accrued
     action, mind = agent.act(mind, state, key)      # `state` of `agent.world`; draws from the trained policy
     mind = agent.after(mind, outcome)               # `outcome` of the step: the agent is told what it has accrued
+                                                    # once `outcome.ended`, the next episode needs a new mind
 
 Nothing here starts a device until an agent is loaded.
 """

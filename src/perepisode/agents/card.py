@@ -10,7 +10,7 @@ TEXT = """\
 # {title}
 
 {label} ({arm}) on {dilemma} in {world}, seed {seed}, trained for {steps} environment steps on {device} by \
-perepisode {version}. It was trained on the {detector} count of violations{budget}.
+perepisode {version}. It was trained on the {detector} count of violations{charged}.
 
 ## What it does
 
@@ -40,10 +40,14 @@ from perepisode import agents
 
 agent = agents.load("{name}")
 step, state, mind = jax.jit(agent.world.step), agent.world.reset(jax.random.key(0)), agent.begin()
-for key in jax.random.split(jax.random.key(1), 100):
-    action, mind = agent.act(mind, state, key)
-    state, outcome = step(key, state, action)
+for key in jax.random.split(jax.random.key(1), 10_000):
+    to_act, to_step = jax.random.split(key)
+    action, mind = agent.act(mind, state, to_act)
+    state, outcome = step(to_step, state, action)
     mind = agent.after(mind, outcome)
+    if outcome.ended:  # the next episode begins with reset and begin
+        break
+print(mind.accrued.task_return, mind.accrued.violations)
 ```
 
 ## What it is not for
@@ -74,10 +78,10 @@ def text(file: AgentFile) -> str:
         world=run.env.capitalize(),
         seed=run.seed,
         steps=count(run.steps),
-        device=str(trained.get("device") or "an unknown device").removeprefix("gpu: ").removesuffix(" x 1"),
+        device=_device(trained.get("device")),
         version=(trained.get("versions") or {}).get("perepisode", "of an unknown version"),
         detector={"exact": "exact", "paper": "paper's state-difference"}[run.detector],
-        budget=", charged at most once a step" if run.penalty == "step" else "",
+        charged=", charged at most once a step" if run.penalty == "step" else "",
         episodes=f"{judged['episodes']:,}",
         first=protocol.get("first", "?"),
         envs=protocol.get("envs", "?"),
@@ -100,9 +104,15 @@ def text(file: AgentFile) -> str:
 
 
 def name_of(file: AgentFile) -> str:
-    """What a person types: the name of an agent that ships, or the path of the file."""
+    """What a person types: the name of an agent that ships, or of the file."""
     inside = file.path.is_relative_to(BOX)
-    return file.path.relative_to(BOX).as_posix().removesuffix(ENDING) if inside else str(file.path)
+    return file.path.relative_to(BOX).as_posix().removesuffix(ENDING) if inside else file.path.name
+
+
+def _device(stated: str | None) -> str:
+    """ "gpu: NVIDIA H200 x 1" → "NVIDIA H200"."""
+    kind, _, name = (stated or "an unknown device").removesuffix(" x 1").partition(": ")
+    return name if name and name != kind else f"a {kind}" if name else kind
 
 
 def _tail(judged: dict) -> str:
@@ -112,7 +122,7 @@ def _tail(judged: dict) -> str:
 
 def _blind(judged: dict) -> str:
     seen = judged.get("seen_by_paper_detector")
-    if seen is None or not judged["violations"]:
+    if seen is None or seen >= judged["violations"]:
         return ""
     missed = 1 - seen / judged["violations"]
     return f" A detector that only compares the states before and after a step misses {percent(missed)} of them."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -63,13 +64,16 @@ class Export:
     """Episodes table of the run; the one beside it if left out."""
 
     def __call__(self) -> int:
+        from perepisode import agents
         from perepisode.agents.export import export
         from perepisode.replay.source import table_of
-        from perepisode.runs import RunFolder
 
-        file = export(RunFolder(self.run), self.episodes or table_of(self.run), self.out)
-        print(f"wrote {file.path} ({file.path.stat().st_size / 1e6:.2f} MB) and its card {file.beside('.md')}")
-        print(f"next: perepisode watch {file.path}")
+        run = agents.one(self.run)
+        if isinstance(run, agents.AgentFile):
+            raise Refused(f"{self.run} is an agent's file already; copy it with what lies beside it")
+        file = export(run, self.episodes or table_of(run.path), self.out)
+        print(f"wrote {file.path} ({file.path.stat().st_size / 1e3:,.0f} kB) and its card {file.beside('.md')}")
+        print(f"next: perepisode watch {shlex.quote(str(file.path))}")
         return 0
 
 

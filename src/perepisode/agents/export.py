@@ -12,6 +12,7 @@ from perepisode.agents.files import ENDING, AgentFile
 from perepisode.config import Refused, Run
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, extra_inputs
+from perepisode.report.curves import row_of
 from perepisode.runs import RunFolder, write_atomically
 from perepisode.training import network
 from perepisode.training.train import weights
@@ -22,8 +23,9 @@ CURVE = ("steps", "episodes", "return", "violations", "p_any", "worst_decile", "
 
 def export(folder: RunFolder, table: Path, out: Path) -> AgentFile:
     """Write `out` and what lies beside it; the run must be finished and its episodes be in `table`."""
-    if not out.name.endswith(ENDING):
-        raise Refused(f"--out {out} would not be an agent's file; let it end in {ENDING}")
+    if not out.name.endswith(ENDING) or out.name == ENDING:
+        raise Refused(f"--out {out} would not be an agent's file; let it be a name that ends in {ENDING}")
+    _refuse_to_overwrite(AgentFile(out))
     agent = Agent.of(folder)
     initial = weights(initial_params(agent.run, extra_inputs(agent.objective)))
     judged = episodes.read(table, without=episodes.REPLAY_COLUMNS)
@@ -41,11 +43,25 @@ def write(out: Path, told: dict[str, Any], judged: dict[str, Any], agent: Agent,
     }
     if agent.trained is not None and agent.trained.utility is not None:
         about["utility"] = agent.trained.utility
+    curve = _thinned(metrics) if metrics.exists() else ""
     file = files.write(out, about, agent.weights, initial)
-    if metrics.exists():
-        write_atomically(file.metrics, _thinned(metrics))
+    if curve:
+        write_atomically(file.metrics, curve)
+    else:
+        file.metrics.unlink(missing_ok=True)  # of an agent that stood here before
     write_atomically(file.beside(".md"), card.text(file))
     return file
+
+
+def _refuse_to_overwrite(file: AgentFile) -> None:
+    """An agent may be exported again over itself; nothing else is replaced."""
+    there = [path for path in (file.path, *map(file.beside, (".json", ".md", ".metrics.jsonl"))) if path.exists()]
+    if not there:
+        return
+    try:
+        AgentFile(file.path).load()
+    except Refused:
+        raise Refused(f"{there[0]} is there already and no agent of that name is; choose another --out") from None
 
 
 def initial_params(run: Run, extra: int) -> network.Params:
@@ -58,8 +74,8 @@ def _thinned(metrics: Path) -> str:
     lines = metrics.read_text().splitlines()
     kept = lines[:: -(-len(lines) // MOST_ROWS) or 1]
     kept += [] if not lines or kept[-1] is lines[-1] else lines[-1:]
-    rows = [{key: _short(value) for key, value in json.loads(line).items() if key in CURVE} for line in kept]
-    return "".join(json.dumps(row) + "\n" for row in rows)
+    rows = [row for line in kept if (row := row_of(line)) is not None]
+    return "".join(json.dumps({key: _short(row[key]) for key in CURVE if key in row}) + "\n" for row in rows)
 
 
 def _short(value: Any) -> Any:

@@ -104,7 +104,7 @@ def write(path: Path, about: Mapping[str, Any], weights: rounding.Weights, initi
     content = save({name: np.ascontiguousarray(x) for name, x in tensors.items()}, metadata={"json": _digest(about)})
     policy["sha256"] = hashlib.sha256(content).hexdigest()
     file = AgentFile(path)
-    write_atomically(file.beside(".json"), json.dumps(about, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(file.beside(".json"), json.dumps(about, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     write_atomically(path, content)
     return file
 

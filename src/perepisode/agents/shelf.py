@@ -45,7 +45,9 @@ def in_the_box(name: str) -> AgentFile:
 def one(name: str | Path) -> Trained:
     """The one agent that this names."""
     found = find(name)
-    if len(found) != 1:
+    if not found:
+        raise Refused(f"{name} holds no run folder; name a run folder, an agent's file or one of {', '.join(names())}")
+    if len(found) > 1:
         raise Refused(f"{name} holds {len(found)} runs; name one of them")
     return found[0]
 

@@ -16,10 +16,15 @@ def of(table: pd.DataFrame, run: str) -> dict[str, Any]:
     own = table.loc[(table["run"] == run) & table["in_first"]]
     if own.empty:
         raise Refused(f"the episodes table has no episode of run {run}; judge it with `perepisode evaluate`")
-    told = next((one for one in table.attrs.get("provenance", ()) if "protocol" in one), {})
+    if own.duplicated(["env_index", "episode_index"]).any():
+        raise Refused(f"the episodes table holds the same episodes of run {run} twice; give one that has them once")
     counts = own["violations"].to_numpy()
+    if (counts % 1).any():
+        raise Refused("violations in the episodes table are not whole numbers; give the table that `evaluate` wrote")
+    counts = counts.astype(int)
+    origin = next((one for one in table.attrs.get("provenance", ()) if "protocol" in one), {})
     found = {
-        **{key: told[key] for key in ("protocol", "device", "versions") if key in told},
+        **{key: origin[key] for key in ("protocol", "device", "versions") if key in origin},
         "episodes": len(own),
         "return": metrics.mean(own["return"]),
         "return_std": metrics.std(own["return"]),

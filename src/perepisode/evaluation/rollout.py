@@ -7,6 +7,7 @@ and the unbiased one (the first K episodes of every world, however long they tak
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -86,7 +87,13 @@ def evaluate(
     protocol = Protocol(envs, steps, first, seed).checked()
     known = _known(Path(out), protocol)
     agents = [Agent.of(trained) for trained in finished(paths, say)]
-    agents = [agent for agent in agents if known is None or agent.run.id not in set(known["run"])]
+    for run, twice in Counter(agent.run.id for agent in agents).items():
+        if twice > 1:
+            raise Refused(f"run {run} is given {twice} times, perhaps as a folder and as a file; judge one at a time")
+    judged = set() if known is None else set(known["run"])
+    if here := [agent for agent in agents if agent.run.id in judged]:
+        say(f"{len(here)} of {len(agents)} agents are in {out} already and are left as they are")
+    agents = [agent for agent in agents if agent.run.id not in judged]
     tables = [] if known is None else [known]
     ordered = sorted(agents, key=lambda agent: agent.structure)
     for _, group in groupby(ordered, key=lambda agent: agent.structure):

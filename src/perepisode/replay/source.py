@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import pandas as pd
 from perepisode import agents
 from perepisode.agents import AgentFile, Trained
 from perepisode.compilation import cache_folder
-from perepisode.config import Refused, Run, canonical
+from perepisode.config import Protocol, Refused, Run, canonical
 from perepisode.environments import WORLDS
 from perepisode.evaluation import episodes
 from perepisode.report.points import PER_EPISODE
@@ -117,15 +118,19 @@ def table_of(run: Path) -> Path:
 
 def judged(agent: AgentFile, name: Path, say: Callable[[str], None]) -> Path:
     """The agent's episodes on this machine: judged at the first time, kept in the user's cache for the next."""
-    from perepisode.config import Protocol
+    import jax
+
     from perepisode.evaluation.rollout import evaluate
 
-    made_by = canonical([agent.about["policy"]["sha256"], vars(Protocol()), versions()])
-    path = cache_folder("episodes") / f"{agent.id}-{hashlib.sha256(made_by.encode()).hexdigest()[:12]}.parquet"
+    protocol, device = Protocol(), jax.devices()[0].device_kind
+    made_by = canonical([agent.about["policy"]["sha256"], vars(protocol), versions(), device])
+    cache = cache_folder("episodes")
+    folder = cache or Path(tempfile.mkdtemp(prefix="perepisode-"))
+    path = folder / f"{agent.id}-{hashlib.sha256(made_by.encode()).hexdigest()[:12]}.parquet"
     if not path.exists():
         say(f"{name} has not been judged on this machine: it plays now, which takes minutes on a CPU")
-        evaluate([agent.path], path, say=say)
-        say(f"its episodes are kept in {path}")
+        evaluate([agent.path], path, **vars(protocol), say=say)
+        say(f"its episodes are kept in {path}" if cache else f"the cache cannot be written; its episodes are in {path}")
     return path
 
 

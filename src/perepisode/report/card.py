@@ -33,9 +33,10 @@ def card(points: Sequence[Point], dilemma: str) -> Drawing:
     figure = Figure((3.0 * len(points) + 0.4, 5.0))
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
     figure.subplots_adjust(left=0.045, right=0.985, top=0.68, bottom=0.29, wspace=0.12)
-    rows = []
+    rows, highest = [], 0.0
     for axes, point in zip(panels, points):
         shares = np.mean([_shares(seed.counts) for seed in point.seeds], axis=0)
+        highest = max(highest, *shares)
         facts = {
             "return": point.mean_return,
             "p_over": point.interval(_over_one).mean,
@@ -43,9 +44,8 @@ def card(points: Sequence[Point], dilemma: str) -> Drawing:
         }
         _panel(axes, point, shares, facts, harm)
         rows.append({"agent": point.label, **dict(zip(BINS, shares)), **facts, "episodes": point.episodes})
-    low, high = (number(pick(point.mean_return for point in points), 1) for pick in (min, max))
-    figure.text(0.045, 0.94, f"Nearly the same return ({low} to {high}), not the same worst episodes",
-                fontsize=14.5, fontweight="bold", color=INK)  # fmt: skip
+    panels[0].set_ylim(0, max(0.72, 1.15 * highest))
+    figure.text(0.045, 0.94, _title(rows), fontsize=14.5, fontweight="bold", color=INK)
     figure.text(0.045, 0.89, _scale(points, dilemma, harm), fontsize=9.5, color="#555555")
     return Drawing(figure, pd.DataFrame(rows), f"Share of episodes by {harm} in one episode; hatched: more than one.")
 
@@ -62,6 +62,16 @@ def write(points: Sequence[Point], dilemma: str, stem: Path) -> list[Path]:
     for path, content in zip(paths, (svg, png.getvalue())):
         write_atomically(path, content)
     return paths
+
+
+def _title(rows: Sequence[dict]) -> str:
+    """What is to be seen, where it is: returns within 5 % and a worst tenth that is half as heavy again."""
+    returns, tails = ([row[key] for row in rows] for key in ("return", "cvar"))
+    alike = max(returns) - min(returns) <= 0.05 * abs(max(returns))
+    if len(rows) > 2 and alike and max(tails) >= 1.5 * min(tails):
+        span = f"{number(min(returns), 1)} to {number(max(returns), 1)}"
+        return f"Nearly the same return ({span}), not the same worst episodes"
+    return "Episodes by violations"
 
 
 def _scale(points: Sequence[Point], dilemma: str, harm: str) -> str:
@@ -91,7 +101,6 @@ def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], harm
     axes.set_yticks([])
     axes.grid(False)
     axes.spines["left"].set_visible(False)
-    axes.set_ylim(0, 0.72)
     lines = (("return", number(facts["return"], 1)), ("more than one", percent(facts["p_over"])),
              ("mean of the worst tenth", number(facts["cvar"])))  # fmt: skip
     for line, (name, value) in enumerate(lines):

@@ -87,7 +87,7 @@ def _plain(folder: Path) -> dict:
 
 def _read_run(run: dict, metrics: Path) -> Curve | None:
     lines = metrics.read_text().splitlines()
-    rows = [row for line in lines[:: max(1, len(lines) // MOST_ROWS)] if (row := _row(line)) is not None]
+    rows = [row for line in lines[:: max(1, len(lines) // MOST_ROWS)] if (row := row_of(line)) is not None]
     if len(rows) < 2:
         return None
     columns = {key: np.array([_number(row.get(key)) for row in rows]) for key in ("steps", *KEYS)}
@@ -96,7 +96,7 @@ def _read_run(run: dict, metrics: Path) -> Curve | None:
     return Curve(*names, int(run.get("seed", 0)), _number(run.get("gamma")), steps, columns)
 
 
-def _row(line: str) -> dict | None:
+def row_of(line: str) -> dict | None:
     """A line cut short by a crash is skipped: the next start of training writes it again."""
     try:
         row = json.loads(line)

@@ -10,11 +10,12 @@ from perepisode import agents
 from perepisode.evaluation import metrics
 from perepisode.report import paper_numbers
 from perepisode.report.points import Point, View, cvar
-from perepisode.report.style import number, percent
+from perepisode.report.style import count, number, percent
 from perepisode.report.tables import Table
 
 MEASURES = ("return", "p_any", "over_1", "cvar")  # as `paper_numbers` calls them
 HEADINGS = {"return": "Return", "p_any": "P(≥1)", "over_1": "P(>1)", "cvar": "CVaR 10 %"}
+UNIT = percent(0.0)[-2:]  # what a share ends with
 WRITTEN = {"return": lambda value: number(value, 1), "p_any": percent, "over_1": percent, "cvar": number}
 
 
@@ -28,10 +29,10 @@ class Known:
     paper: dict[str, float]
 
     def written(self, measure: str) -> str:
-        """ "33.6 (33.8, 34.2)": here, and in brackets where it was trained and in the paper."""
+        """ "0.3 % (0.3, 0.4)": here, and in brackets where it was trained and in the paper."""
         places = (self.here, self.trained, self.paper)
         here, *others = (WRITTEN[measure](place.get(measure, float("nan"))) for place in places)
-        return f"{here} ({', '.join(others)})"
+        return f"{here} ({', '.join(other.removesuffix(UNIT) for other in others)})"
 
 
 def known(view: View) -> list[Known]:
@@ -58,9 +59,10 @@ def table(view: View) -> Table | None:
         for measure in MEASURES
     }
     frame = pd.DataFrame([{"agent": one.point.label, "where": place, **getattr(one, place)} for one, place in rows])
+    steps = ", ".join(dict.fromkeys(count(one.point.seeds[0].steps) for one in found))
     note = (
-        "Exact counts here and where the agents were trained (7.5 × 10⁸ steps, one seed); the paper's counts are its "
-        "own detector's, over three seeds of 10⁹ steps."
+        f"Exact counts here and where the agents were trained ({steps} steps, one seed); the paper's counts are its "
+        f"own detector's, over three seeds of {count(paper_numbers.STEPS)} steps."
     )
     return Table("elsewhere", "The agents that ship: here, where they were trained, and the paper", note, shown, frame)
 

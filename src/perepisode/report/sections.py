@@ -91,7 +91,7 @@ def _shipped_section(view: View) -> Section:
     """Only where agents that ship with the package are among those judged."""
     section = Section(f"shipped-{slug(view.dilemma)}", "The agents that ship")
     found = elsewhere.known(view)
-    if len(found) > 1:
+    if len(found) > 2:
         made = card.card([one.point for one in found], view.dilemma)
         section.draw(f"card_{slug(view.dilemma)}", "Episodes by violations", made)
     section.add(elsewhere.table(view))
@@ -177,7 +177,7 @@ def _exact_for(points: list[Point], exact: list[dict]) -> dict[str, list[float]]
 def _training_section(inputs: Inputs) -> Section:
     section = Section("training", "Training")
     if not inputs.curves:
-        section.left_out.append("Training curves and λ are left out: no run folders were given.")
+        section.left_out.append("Training curves and λ are left out: no run with a training curve was given.")
         return section
     for view in inputs.views:
         main = [curve for curve in inputs.curves if not _other_gamma(curve.gamma, inputs.episodes.main_gamma)]

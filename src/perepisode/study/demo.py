@@ -76,13 +76,12 @@ def craftax_text(out: Path) -> str:
     view = Episodes(table).view("no_killing")
     found = elsewhere.known(view)
     written = card.write([one.point for one in found], view.dilemma, out / "card")
-    light, heavy = found[0], found[-1]
-    own, other = (f"{one.point.label} in {percent(one.here['over_1'])}" for one in (light, heavy))
-    verdict = f"More than one creature is killed by {other} of its episodes,\nby {own}; a mean cannot show this."
+    shares = ", ".join(f"{one.point.label} in {percent(one.here['over_1'])}" for one in reversed(found))
+    verdict = f"More than one creature in an episode is killed by {shares}; one seed each."
     headings = ("agent", "return", "more than one", "worst tenth")
     rows = [(one.point.label, *(one.written(name) for name in ("return", "over_1", "cvar"))) for one in found]
     return (
-        f"Craftax, No Killing: {light.point.episodes} episodes an agent, judged on this machine;\n"
+        f"Craftax, No Killing: {found[0].point.episodes} episodes an agent, judged on this machine;\n"
         f"in brackets the GPU that trained it, and the paper.\n{text_table(headings, rows)}\n{verdict}\n"
         + "\n".join(f"wrote {path}" for path in written)
     )

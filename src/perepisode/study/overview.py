@@ -26,7 +26,10 @@ HEADINGS = ("task", "state", "runs", "done", "speed", "left", "")
 def summary(states: Sequence[TaskState], workers: int = 0) -> str:
     runs = sum(len(one.task.members) for one in states)
     finished = sum(len(one.task.members) - one.diverged for one in states if one.state == "done")
-    parts = [f"{finished} of {runs} runs", ", ".join(f"{n} {name}" for name, n in state.count(list(states)).items())]
+    agents = sum(len(one.task.agents) for one in states)
+    parts = [f"{finished} of {runs} runs"] if runs or not agents else []
+    parts += [f"{agents} trained agents"] if agents else []
+    parts += [", ".join(f"{n} {name}" for name, n in state.count(list(states)).items())]
     left = state.seconds_left(list(states), workers)
     if left:
         parts.append(f"about {duration(left)} left")
