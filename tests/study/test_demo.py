@@ -51,7 +51,7 @@ def test_the_closing_lines_of_the_shipped_agents(tmp_path):
         about |= {"value": run.value, "seed": run.seed, "gamma": run.gamma, "steps": run.steps}
         tables.append(pd.DataFrame({**about, "return": 30.0 + np.array(violations), "violations": violations}))
     episodes.write(pd.concat(tables, ignore_index=True), tmp_path / "craftax" / "episodes" / "judge-01.parquet")
-    told, _, _, *rows, verdict, svg, png = demo.craftax_text(tmp_path).replace("\u00a0", " ").splitlines()
+    told, _, _, *rows, verdict, listed, svg, png = demo.craftax_text(tmp_path).replace("\u00a0", " ").splitlines()
     assert told.startswith("Craftax, No Killing: 10 episodes an agent")
     assert [[cell.strip() for cell in row.split("  ") if cell] for row in rows] == [
         ["ESR (k=1)", "30.5 (33.8, 34.2)", "0.0 % (0.3, 0.4)", "1.00 (1.03, 1.04)"],
@@ -59,7 +59,8 @@ def test_the_closing_lines_of_the_shipped_agents(tmp_path):
         ["SER (w=0.1)", "31.0 (34.6, 35.3)", "20.0 % (13.0, 13.8)", "2.00 (2.16, 2.20)"],
     ]
     shares = "SER (w=0.1) in 20.0 %, Lagrangian (d=0.5) in 0.0 %, ESR (k=1) in 0.0 %"
-    assert verdict == f"More than one creature in an episode is killed by {shares}; one seed each."
+    assert verdict == "More than one creature in an episode is killed by"
+    assert listed == f"{shares}; one seed each."
     assert max(map(len, (told, *rows))) <= 80
     for line, ending in ((svg, ".svg"), (png, ".png")):
         path = tmp_path / f"card{ending}"
