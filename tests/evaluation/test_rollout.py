@@ -182,7 +182,11 @@ def test_evaluate_adds_only_what_is_missing(tmp_path):
     both = episodes.read(out)
     assert set(both["method"]) == {"erm", "ser"}
     assert both[both["method"] == "erm"]["policy_key"].tolist() == first["policy_key"].tolist()
-    assert len(say) == 2  # each judged once
+    assert [line for line in say if line.startswith("judging")] == [
+        "judging 1 agent of erm on temptation",
+        "judging 1 agent of ser on temptation",
+    ]
+    assert say[1].startswith(f"1 of 2 agents are in {out} already")
     with pytest.raises(Refused, match="choose another --out"):
         evaluate([tmp_path], out, 8, 80, 1)
 
