@@ -32,6 +32,7 @@ KEPT = HERE / "craftax"
 DISCUSSION = HERE / "discussion.md"  # our words on it; every number in them is read from the report's tables
 EVERY = 16  # rows of the metrics that are kept
 SEEDS = (42, 123, 7)
+MORE_SEEDS = (*SEEDS, 11, 23)  # for what is compared closely; none of them chose ν (results/search)
 WATCHED = {
     "esr": ("esr", "k=1", "exact"),
     "esr_paper_detector": ("esr", "k=1", "paper"),
@@ -41,12 +42,12 @@ WATCHED = {
 }  # page: method, arm, detector it was trained on
 
 
-def arm(method: str, dilemma: str = "no_killing", detector: str = "exact", **settings) -> Run:
-    return Run("craftax", dilemma, method, settings, detector=detector)
+def arm(method: str, dilemma: str = "no_killing", detector: str = "exact", seeds=SEEDS, **settings) -> list[Run]:
+    return [Run("craftax", dilemma, method, settings, seed, detector=detector) for seed in seeds]
 
 
 # In order of importance
-LISTS: dict[int, list[Run]] = {
+LISTS: dict[int, list[list[Run]]] = {
     1: [
         arm("unconstrained"),
         arm("ser", weight=0.1),
@@ -73,13 +74,33 @@ LISTS: dict[int, list[Run]] = {
         arm("ser", "sustainability", weight=0.1),
         arm("esr", "sustainability", budget=1),
     ],
+    # told loudly what they have accrued: ESR, and the control with the same input and a linear objective
+    5: [
+        arm("esr", budget=1, told="loud", seeds=MORE_SEEDS),
+        arm("ser_racc", weight=0.1, told="loud", seeds=MORE_SEEDS),
+        arm("ser_racc", weight=0.15, told="loud", seeds=MORE_SEEDS),
+    ],
+    # their rivals on the mean
+    6: [
+        arm("ser", weight=0.1, seeds=MORE_SEEDS),
+        arm("ser", weight=0.15, seeds=MORE_SEEDS),
+        arm("lagrangian", budget=0.25),
+        arm("lagrangian", budget=0.5, seeds=MORE_SEEDS),
+    ],
+    # other budgets and the other methods with a budget an episode
+    7: [
+        arm("esr", budget=2, told="loud"),
+        arm("esr", budget=4, told="loud"),
+        arm("saute", budget=1, told="loud"),
+        arm("chance", budget=1, told="loud"),
+    ],
 }
 
 
 def study(lists: list[int], steps: int) -> plan.Study:
     """The runs of these lists that are not kept yet."""
     kept = {json.loads(path.read_text())["id"] for path in KEPT.glob("curves/*/run.json")}
-    runs = [replace(one, seed=seed, steps=steps) for number in lists for one in LISTS[number] for seed in SEEDS]
+    runs = [replace(one, steps=steps) for number in lists for arms in LISTS[number] for one in arms]
     missing = [run for run in runs if run.id not in kept]
     composed = plan.compose(missing, packing.PREFERRED["craftax"], chunk=20)
     # the report is made by `keep`, from what is kept
