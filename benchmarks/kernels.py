@@ -13,8 +13,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from perepisode.config import Learner, Run
+from perepisode.config import Learner
 from perepisode.environments.craftax import engine
+from perepisode.runs import Run
 from perepisode.training import ppo
 from perepisode.training.bench import seconds_of
 from perepisode.training.train import prepare

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from perepisode.compilation import use_cache
-from perepisode.config import Run
 from perepisode.environments.temptation import Temptation
-from perepisode.environments.temptation_exact import esr_optimum
+from perepisode.environments.temptation.exact import esr_optimum
 from perepisode.evaluation import compare
+from perepisode.runs import Run
 from perepisode.study.exact import stated_utility
 from perepisode.study.matrix import SMALL
 from perepisode.training.train import Options, train

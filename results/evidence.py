@@ -22,9 +22,8 @@ from pathlib import Path
 
 import readme
 
-from perepisode.config import Run
 from perepisode.report import page
-from perepisode.runs import write_atomically
+from perepisode.runs import Run, write_atomically
 from perepisode.study import local, packing, plan
 
 HERE = Path(__file__).parent

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from perepisode.agents import export, statistics
-from perepisode.agents.shelf import BOX
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, extra_inputs
 from perepisode.runs import RunFolder
+from perepisode.trained.shelf import BOX
 from perepisode.training.train import weights
 
 NAMES = {"esr": "esr-k1", "ser": "ser-w0.1", "lagrangian": "lagrangian-d0.5"}

@@ -148,7 +148,8 @@ def chosen(names: str, seeds: tuple[int, ...] | None) -> list[tuple[str, int]]:
 def runs_of(pairs: list[tuple[str, int]], steps: float, tiny: bool) -> list:
     import told
 
-    from perepisode.config import Learner, Run
+    from perepisode.config import Learner
+    from perepisode.runs import Run
 
     assert len(told.BASIS) == WIDTH
     learner = Learner(envs=16, rollout=8, minibatches=2, hidden=32, precision="fp32") if tiny else Learner()
@@ -381,7 +382,7 @@ def alike() -> None:
     """The candidate "paper" is told what the project's ESR is told, whatever was accrued; others what BASIS says."""
     import told
 
-    from perepisode.training.objectives import METHODS, Accrued
+    from perepisode.methods import METHODS, Accrued
 
     def features(name, accrued):
         c = CANDIDATES[name]
@@ -402,7 +403,7 @@ def check() -> None:
     import jax
     import told
 
-    from perepisode.config import Run
+    from perepisode.runs import Run
     from perepisode.training.train import run_chunk, weights
 
     seed = TUNING_SEEDS[1]  # its agents earn something in these few steps, so that ν is not all zeros

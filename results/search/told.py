@@ -13,12 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from perepisode.training.utilities import Tlo
 
+from perepisode.methods import BUDGET_CHARGE, METHODS, Method, PerEpisode
 from perepisode.pytree import pytree
 from perepisode.training import network, objectives, ppo
-from perepisode.training.objectives import BUDGET_CHARGE, METHODS, Method, PerEpisode
 from perepisode.training.population import Population
-from perepisode.training.utilities import Tlo
 
 STEPS = 5  # of the thermometer
 BASIS = ("return", "share", *(f"step{i}" for i in range(1, STEPS + 1)), "remaining", "within")

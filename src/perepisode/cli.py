@@ -8,138 +8,163 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, make_dataclass, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode.config import MINIATURE, PAPER_SEEDS, Learner, Protocol, Refused, Run
+from perepisode import outside, settings
+from perepisode.config import PAPER_SEEDS, Learner, Protocol, Refused
+from perepisode.environments import WORLDS
+from perepisode.methods import METHODS
+from perepisode.runs import Run
 
 RESUME_ME, DISK, WRONG_INPUT = 75, 74, 2  # exit codes; the first two are sysexits' TEMPFAIL and IOERR
 
 
+def _help(text: str) -> Any:
+    return tyro.conf.arg(help=text)
+
+
+def _group(about: str, owners: Iterable[type]) -> Any:
+    """A group of options, one for each setting of these classes; every one takes several values."""
+    said: dict[str, dict[str, list[str]]] = {}
+    for owner in owners:
+        for name, one in settings.of(owner).items():
+            said.setdefault(name, {}).setdefault(one.described, []).append(getattr(owner, "name", ""))
+    options = []
+    for name, helps in said.items():
+        text = "; ".join(f"{', '.join(whose)}: {line}" if any(whose) else line for line, whose in helps.items())
+        shown = tyro.conf.arg(help=text, help_behavior_hint="", metavar="VALUE ...")
+        options.append((name, Annotated[tuple[str, ...], shown], ()))
+    return make_dataclass("Settings", options, frozen=True, namespace={"__doc__": about})
+
+
+OF_METHOD = _group("Several values are swept.", METHODS.values())
+OF_WORLD = _group("Several values are swept.", WORLDS.values())
+OF_LEARNER = _group("Several values are swept.  Defaults are the paper's; temptation has its own.", [Learner])
+
+
 @dataclass(frozen=True)
 class Train:
-    """Train one method, swept over weights or budgets and seeds, as one population."""
+    """Train agents: every combination of the settings and seeds given, side by side where one program allows."""
 
-    env: str = "temptation"
-    """World: temptation (the miniature) or craftax."""
+    env: Annotated[str, _help(f"World: {', '.join(WORLDS)}, or your own as module:Class.")] = "temptation"
     dilemma: str | None = None
-    """Dilemma: no_killing, sustainability or proportional_force; the world's first one if left out."""
-    method: str = "esr"
-    """unconstrained, erm, ser, lagrangian, esr, esr_distilled, ser_racc; also saute, pid_lagrangian, cvar, chance."""
-    weight: tuple[float, ...] = ()
-    """Weights of ser and ser_racc; several train side by side."""
-    budget: tuple[float, ...] = ()
-    """Budgets: d of lagrangian, k of esr; several train side by side."""
-    enforcement: tuple[str, ...] = ()
-    """Of erm: absolute, calculated, heuristic."""
-    utility: Path | None = None
-    """Of esr_distilled: the file that `perepisode distill` wrote."""
-    told: str | None = None
-    """What agents that see what was accrued are told of it: paper, or loud, with which esr learns its budget sooner."""
-    gamma: float = 0.99
+    """What is to be avoided; the world's first dilemma if left out."""
+    method: Annotated[str, _help(f"{', '.join(METHODS)}, or your own as module:Class.")] = "esr"
+    gamma: tuple[float, ...] = (0.99,)
     """Discount factor in (0, 1]."""
     seeds: tuple[int, ...] = PAPER_SEEDS
     """One run for each."""
     steps: float | None = None
-    """Environment steps of each run; 1e6 on temptation, 1e9 on craftax if left out."""
+    """Environment steps of each run; 1e6, or 1e9 on craftax, if left out."""
     detector: str = "exact"
     """Count the objective is charged with: exact, or the paper's state difference."""
     penalty: str = "step"
     """Charge a violating step once (the paper) or by its exact count."""
     set: tuple[str, ...] = ()
-    """Any other setting of the method or the world as name=value, e.g. rate=0.05 wood_budget=4."""
-    envs: int | None = None
-    """Worlds side by side; the paper uses 1024."""
-    rollout: int | None = None
-    """Steps between updates; the paper uses 64."""
-    minibatches: int | None = None
-    """Parts of each pass; the paper uses 8."""
-    learning_rate: float | None = None
-    """Adam's step size; the paper uses 2e-4."""
-    hidden: int | None = None
-    """Width of the network; the paper uses 512."""
-    precision: str | None = None
-    """Matrix products in bf16 or fp32."""
+    """Settings as name=value or name=value,value: those of your own method or world, or any of those below."""
     checkpoint_seconds: float = 600.0
     """Time between checkpoints."""
     chunk: int = 10
     """Updates between two looks at signals and files."""
     out: Path = Path("out")
     """Folder of run folders."""
+    method_settings: tyro.conf.OmitArgPrefixes[OF_METHOD] = OF_METHOD()  # pyright: ignore  # noqa: RUF009
+    world_settings: tyro.conf.OmitArgPrefixes[OF_WORLD] = OF_WORLD()  # pyright: ignore  # noqa: RUF009
+    learner_settings: tyro.conf.OmitArgPrefixes[OF_LEARNER] = OF_LEARNER()  # pyright: ignore  # noqa: RUF009
 
     def __call__(self) -> int:
-        runs, utilities = self.runs()
+        runs, files = self.runs()
+        populations: dict[str, list[Run]] = {}
+        for run in runs:
+            populations.setdefault(run.structure, []).append(run)
         from perepisode.training.train import Options, check, train
 
-        check(runs)
+        for members in populations.values():
+            check(members)
         _prepare_jax()
         from perepisode.training.progress import for_this_terminal
 
-        options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(), self._load(utilities))
-        folders = train(runs, options)
-        for folder in folders:
-            print(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
+        if len(populations) > 1:
+            print(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
+        read = {label: load() for label, load in files.items()}
+        for members in populations.values():
+            options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(), read)
+            for folder in train(members, options):
+                print(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
         print(f"next: perepisode evaluate {self.out}")
         return 0
 
-    def runs(self) -> tuple[list[Run], dict[str, Path]]:
-        """The runs this command asks for, checked, and the files of their utilities by label."""
-        from perepisode.environments import WORLDS
-
-        if self.env not in WORLDS:
-            raise Refused(f"env {self.env!r} is unknown; choose from {', '.join(WORLDS)}")
-        settings, world = self._assignments()
-        utilities = {}
-        if self.utility is not None:
-            label = _digest(self.utility)
-            utilities[label], settings["utility"] = self.utility, label
-        swept = [{}]
-        for name in ("weight", "budget", "enforcement", "told"):
-            given = getattr(self, name)
-            values = (given,) if isinstance(given, str) else given
-            if values and name in settings:
-                raise Refused(f"{name} is given twice, by --{name} and by --set {name}={settings[name]}")
-            swept = [{**one, name: value} for one in swept for value in values] if values else swept
-        small = self.env == "temptation"
+    def runs(self) -> tuple[list[Run], dict[str, Callable[[], Any]]]:
+        """The runs this command asks for, checked, and how to read the files that they name by digest."""
+        env = outside.named("env", self.env, WORLDS)
+        method = outside.named("method", self.method, METHODS)
+        world, files = WORLDS[env], {}
+        given: dict[str, dict[str, list[Any]]] = {"method": {}, "world": {}, "learner": {}}
+        for name, texts in self._given().items():
+            owner, one = _owner(name, {"method": METHODS[method], "world": world, "learner": Learner})
+            given[owner][one.name] = [one.read(text) for text in texts]
+            if one.file:
+                given[owner][one.name] = [_digest(Path(text)) for text in texts]
+                files |= {_digest(Path(text)): partial(one.file, Path(text)) for text in texts}
         run = Run(
-            env=self.env,
-            dilemma=self.dilemma or WORLDS[self.env].dilemmas[0],
-            method=self.method,
-            gamma=self.gamma,
-            steps=int(self.steps or (1e6 if small else 1e9)),
+            env=env,
+            dilemma=self.dilemma or world.dilemmas[0],
+            method=method,
+            steps=int(self.steps or world.steps),
             detector=self.detector,
             penalty=self.penalty,
-            world=world,
-            learner=self._learner(MINIATURE if small else Learner()),
+            learner=world.learner,
         )
-        runs = [replace(run, settings={**settings, **one}, seed=seed) for one in swept for seed in self.seeds]
-        return [run.checked() for run in runs], utilities
+        runs = [
+            replace(run, settings=own, world=options, learner=replace(world.learner, **learner), gamma=gamma, seed=seed)
+            for own, options, learner in product(*map(_combinations, given.values()))
+            for gamma in self.gamma
+            for seed in self.seeds
+        ]
+        return [run.checked() for run in runs], files
 
-    def _learner(self, base: Learner) -> Learner:
-        given = {f.name: getattr(self, f.name, None) for f in fields(Learner)}
-        return replace(base, **{name: value for name, value in given.items() if value is not None})
-
-    def _assignments(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        from perepisode.environments import WORLDS
-
-        settings, world = {}, {}
+    def _given(self) -> dict[str, list[str]]:
+        """Every setting on the command line, by name, with its values as they were typed."""
+        found: dict[str, list[str]] = {}
+        for group in (self.method_settings, self.world_settings, self.learner_settings):
+            found |= {name: list(values) for name, values in vars(group).items() if values}
         for text in self.set:
-            name, equals, value = text.partition("=")
+            name, equals, values = text.partition("=")
             if not equals:
                 raise Refused(f"--set {text!r} is no assignment; write name=value")
-            if name in settings or name in world:
-                raise Refused(f"--set {name} is given twice; several values train by several commands")
-            (world if name in WORLDS[self.env].options else settings)[name] = _number_or_word(value)
-        return settings, world
+            if name in found:
+                raise Refused(f"{name} is given twice; give its values together: --set {name}=1,2")
+            found[name] = values.split(",")
+        for name, values in found.items():
+            if len(set(values)) < len(values):
+                raise Refused(f"--{name} {' '.join(values)} names a value twice")
+        return found
 
-    @staticmethod
-    def _load(utilities: dict[str, Path]) -> dict[str, Any]:
-        from perepisode.training.distill import load
 
-        return {label: load(path) for label, path in utilities.items()}
+def _owner(name: str, owners: dict[str, type]) -> tuple[str, settings.Setting]:
+    """Whose setting this is; `world.name` and the like tell two of one name apart."""
+    kind, dot, bare = name.rpartition(".")
+    known = {whose: settings.of(cls) for whose, cls in owners.items() if not dot or whose == kind}
+    found = [(whose, own[bare]) for whose, own in known.items() if bare in own]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        both = " and ".join(f"{whose}.{bare}" for whose, _ in found)
+        raise Refused(f"{bare} could be {both}; write --set {found[0][0]}.{bare}=...")
+    names = {whose: getattr(cls, "name", "the learner") for whose, cls in owners.items()}
+    listed = "; ".join(f"{names[whose]} has {', '.join(own) or 'none'}" for whose, own in known.items())
+    raise Refused(f"no setting is called {name!r} here; {listed or 'write method.name, world.name or learner.name'}")
+
+
+def _combinations(given: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(given, values)) for values in product(*given.values())]
 
 
 @dataclass(frozen=True)
@@ -186,7 +211,7 @@ class Distill:
     """File to write."""
 
     def __call__(self) -> int:
-        from perepisode.training.distill import distill
+        from perepisode.evaluation.distill import distill
 
         distill(self.episodes, self.dilemma, self.out, self.tolerance)
         print(f"wrote {self.out}\nnext: perepisode train --method esr_distilled --utility {self.out}")
@@ -213,8 +238,8 @@ class Report:
     """Your own words, with numbers read from the report's tables (docs/bring-your-own-agent.md)."""
 
     def __call__(self) -> int:
-        from perepisode.agents import find
         from perepisode.report.page import build
+        from perepisode.trained import find
 
         curves = [trained for path in self.runs for trained in find(path)]
         page = build(self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion)
@@ -328,6 +353,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(command) -> int:
     try:
+        outside.use()
         return command()
     except ValueError as error:  # Refused, and the tables' own refusals
         if not isinstance(error, Refused) and os.environ.get("PEREPISODE_TRACEBACK"):
@@ -375,14 +401,6 @@ def _digest(path: Path) -> str:
         return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _number_or_word(text: str) -> Any:
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return int(number) if number.is_integer() else number
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import dataclass_transform
 
-import jax
+from perepisode.later import jax
 
 
 @dataclass_transform(frozen_default=True)
@@ -11,8 +11,19 @@ def pytree(cls):
     """Frozen dataclass registered as a JAX pytree.  Change a value with `dataclasses.replace`.
 
     A field written as `static()` is part of the tree's structure (hashable, never traced); all others are leaves.
+    JAX hears of the class when the first one is made: declaring one does not import JAX.
     """
-    return jax.tree_util.register_dataclass(dataclass(frozen=True)(cls))
+    made = dataclass(frozen=True)(cls)
+    initial = made.__init__
+
+    def __init__(self, *args, **kwargs):
+        if made.__init__ is not initial:
+            made.__init__ = initial
+            jax.tree_util.register_dataclass(made)
+        initial(self, *args, **kwargs)
+
+    made.__init__ = __init__
+    return made
 
 
 def static(**kwargs):

@@ -1,4 +1,4 @@
-"""Run folders: what is in one, and how it is written so that a reader never meets half a file.
+"""What a run is, and the folder that it leaves, written so that a reader never meets half a file.
 
 <out>/<name of the run>/
     run.json             the configuration, its id, versions of the code and its libraries, the device
@@ -15,18 +15,105 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from perepisode import __version__
-from perepisode.config import Refused, Run
+from perepisode import __version__, outside, settings
+from perepisode.config import Learner, Refused, canonical, one_of
+from perepisode.environments import WORLDS
+from perepisode.methods import METHODS, Objective
 
 FORMAT = 1  # of run folders; a reader refuses any other
+
+
+@dataclass(frozen=True)
+class Run:
+    """One agent to be trained: everything that decides its result, and nothing else."""
+
+    env: str = "craftax"
+    dilemma: str = "no_killing"
+    method: str = "unconstrained"
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the method's own numbers, e.g. {"budget": 1}
+    seed: int = 42
+    gamma: float = 0.99
+    steps: int = 1_000_000_000
+    detector: str = "exact"  # which count the objective is charged with: exact, or the paper's state difference
+    penalty: str = "step"  # charge a step once, as the paper does, or by its exact `count`
+    world: Mapping[str, Any] = field(default_factory=dict)  # the world's own options
+    learner: Learner = field(default_factory=Learner)
+
+    @property
+    def id(self) -> str:
+        """Twelve hex digits of the canonical configuration's hash: the same on every machine."""
+        return hashlib.sha256(canonical(self.to_json()).encode()).hexdigest()[:12]
+
+    @property
+    def arm(self) -> str:
+        """Label within the method, as in the paper: `w=0.1`, `d=0.5`, `k=1`, `absolute`."""
+        return METHODS[self.method].arm(self.settings)
+
+    @property
+    def value(self) -> float:
+        """The number the method is swept over, NaN where it has none."""
+        return METHODS[self.method].value(self.settings)
+
+    @property
+    def updates(self) -> int:
+        return self.steps // self.learner.steps_per_update
+
+    @property
+    def structure(self) -> str:
+        """What the runs of one program must share: world, sizes, length, and the shape of what the agent sees."""
+        plain = self.to_json()
+        told = METHODS[self.method].tells(self.settings)
+        return canonical([plain["env"], plain["world"], plain["learner"], self.steps, told])
+
+    def objective(self, files: Mapping[str, Any] | None = None) -> Objective:
+        """What it maximises; `files` holds what its settings name by the digest of a file."""
+        return METHODS[self.method].build(files, **self.settings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values with every default written out, so that a changed default is a changed run."""
+        plain = asdict(replace(self, settings=dict(self.settings), world=dict(self.world)))
+        plain["settings"] = METHODS[self.method].complete(self.settings)
+        plain["world"] = settings.complete(WORLDS[self.env], self.world)
+        plain["learner"] = settings.complete(Learner, plain["learner"])
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Run:
+        known = {f.name for f in fields(cls)}
+        extra = set(plain) - known - {"id", "arm"}
+        if extra:
+            raise Refused(f"run has unknown entries {sorted(extra)}; this version knows {sorted(known)}")
+        values = {k: v for k, v in plain.items() if k in known}
+        one_of("env", values["env"], WORLDS, outside.HINT)
+        one_of("method", values["method"], METHODS, outside.HINT)
+        return cls(**{**values, "learner": Learner(**values["learner"])})
+
+    def checked(self) -> Run:
+        """This run, or Refused with the value and the remedy."""
+        one_of("env", self.env, WORLDS)
+        one_of("dilemma", self.dilemma, WORLDS[self.env].dilemmas)
+        one_of("method", self.method, METHODS)
+        one_of("detector", self.detector, ("exact", "paper"))
+        one_of("penalty", self.penalty, ("step", "count"))
+        METHODS[self.method].check(self.settings)
+        settings.check(WORLDS[self.env], self.world, self.env)
+        WORLDS[self.env](**self.world)  # which may refuse what does not go together
+        if not 0 < self.gamma <= 1:
+            raise Refused(f"gamma={self.gamma} must lie in (0, 1]")
+        if self.steps < self.learner.steps_per_update:
+            raise Refused(
+                f"steps={self.steps} is less than one rollout of {self.learner.envs} worlds x "
+                f"{self.learner.rollout} steps; use at least {self.learner.steps_per_update}"
+            )
+        return self
 
 
 @contextlib.contextmanager

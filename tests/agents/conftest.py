@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from perepisode.agents.export import export
-from perepisode.config import MINIATURE, Run
+from perepisode.environments.temptation import MINIATURE
 from perepisode.evaluation.rollout import evaluate
-from perepisode.runs import RunFolder
+from perepisode.runs import Run, RunFolder
 from perepisode.training.train import Options, train
 
 LEARNER = replace(MINIATURE, envs=16, rollout=40, epochs=2, minibatches=2, hidden=8)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from perepisode.agents.rounding import restored, rounded
+from perepisode.trained.rounding import restored, rounded
 
 
 def policy(embedding, actor=None):

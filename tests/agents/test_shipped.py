@@ -12,10 +12,10 @@ from scipy import stats
 
 from perepisode import agents
 from perepisode.agents import card
-from perepisode.agents.files import ENDING
-from perepisode.agents.shelf import BOX
 from perepisode.config import Protocol
 from perepisode.evaluation.rollout import Agent, assemble, by_network, collect
+from perepisode.trained.files import ENDING
+from perepisode.trained.shelf import BOX
 from perepisode.training import ppo
 
 pytestmark = pytest.mark.xdist_group("craftax")

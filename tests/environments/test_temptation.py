@@ -10,7 +10,7 @@ from scipy.special import expit
 from perepisode.config import Refused
 from perepisode.environments.base import EndCause
 from perepisode.environments.temptation import Temptation
-from perepisode.environments.temptation_exact import (
+from perepisode.environments.temptation.exact import (
     CELLS,
     esr_optimum,
     linear_price,

@@ -9,13 +9,14 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from perepisode.config import MINIATURE, Protocol, Refused, Run
+from perepisode.config import Protocol, Refused
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.fresh import episode_key, reset_key, world_key
-from perepisode.environments.temptation import Temptation
-from perepisode.environments.temptation_exact import CELLS, esr_optimum, esr_tables, linear_price
+from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.environments.temptation.exact import CELLS, esr_optimum, esr_tables, linear_price
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, collect, evaluate, judge
+from perepisode.runs import Run
 from perepisode.training import population, ppo
 from perepisode.training.train import Options, prepare, train, weights
 

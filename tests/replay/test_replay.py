@@ -12,8 +12,8 @@ import pytest
 from tests.browser import CHROMIUM, DRIVER
 
 from perepisode import environments
-from perepisode.config import MINIATURE, Refused, Run
-from perepisode.environments.temptation import Temptation
+from perepisode.config import Refused
+from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import evaluate
 from perepisode.replay import episode as replaying
@@ -23,7 +23,7 @@ from perepisode.replay.episode import differences, replay
 from perepisode.replay.pressure import pressure
 from perepisode.replay.source import CANDIDATES, Chosen, worst_first
 from perepisode.replay.watch import watch
-from perepisode.runs import RunFolder, save_policy
+from perepisode.runs import Run, RunFolder, save_policy
 from perepisode.training import population, ppo
 from perepisode.training.train import weights
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perepisode.environments import temptation_exact as truth
 from perepisode.environments.temptation import Temptation
+from perepisode.environments.temptation import exact as truth
 from perepisode.evaluation import compare, episodes, metrics
 from perepisode.report import matched
 from perepisode.report.points import Episodes

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from perepisode import agents
+from perepisode.environments.temptation import Temptation
 from perepisode.evaluation import episodes
-from perepisode.study import demo, exact, matrix, plan
+from perepisode.study import demo, exact, plan
 
 EPISODES = 3000
 
@@ -82,7 +83,7 @@ def test_exact_optima_are_what_the_report_reads(tmp_path):
 
 
 def test_a_heavier_weight_than_a_half_would_take_nothing():
-    assert max(matrix.SMALL.weights) * 10 < 5.0
+    assert max(Temptation.shape.weights) * 10 < 5.0
 
 
 def play(random: np.random.Generator, price: float, most: int = 40) -> tuple[np.ndarray, np.ndarray]:
@@ -104,7 +105,7 @@ def test_three_numbers_of_agents_whose_policy_is_known(tmp_path):
                 "method": method,
                 "arm": arm,
                 "seed": seed,
-                "gamma": matrix.SMALL.gamma,
+                "gamma": Temptation.shape.gamma,
                 "run": f"{method}{arm}{seed}",
             }
             tables.append(pd.DataFrame({**about, "return": returns, "violations": counts}))

@@ -20,7 +20,7 @@ PAPER_COUNTS = {
 
 
 def test_the_paper_has_183_distinct_runs_by_family():
-    assert {name: len(runs) for name, runs in matrix.families().items()} == PAPER_COUNTS
+    assert {name: len(runs) for name, runs in matrix.families(matrix.of("craftax")).items()} == PAPER_COUNTS
     assert len({run.id for run in matrix.paper()}) == sum(PAPER_COUNTS.values()) == 183
 
 
@@ -33,7 +33,7 @@ def test_every_run_is_valid_and_at_the_papers_scale():
 
 
 def test_families_hold_what_the_paper_says():
-    found = matrix.families()
+    found = matrix.families(matrix.of("craftax"))
     assert {run.arm for run in found["erm"]} == {"", "absolute", "calculated", "heuristic"}
     assert {run.value for run in found["ser"]} == {0.1, 0.3, 1, 3, 10}
     assert {run.value for run in found["lagrangian"]} == {0.5, 1, 2, 4}
@@ -51,13 +51,13 @@ def test_ids_are_the_same_on_every_machine():
 
 
 def test_the_miniature_has_the_same_families():
-    found = matrix.families(matrix.SMALL)
+    found = matrix.families(matrix.of("temptation"))
     assert list(found) == list(PAPER_COUNTS)
     assert {run.env for run in matrix.flat(found)} == {"temptation"}
 
 
 def test_baselines_beyond_the_paper_are_not_among_the_183():
-    extra = matrix.flat(matrix.beyond())
+    extra = matrix.flat(matrix.beyond(matrix.of("craftax")))
     assert {run.method for run in extra} == {"saute", "pid_lagrangian", "cvar", "chance"}
     assert not {run.id for run in extra} & {run.id for run in matrix.paper()}
     for run in extra:
@@ -76,7 +76,7 @@ def test_baselines_beyond_the_paper_are_not_among_the_183():
     ],
 )
 def test_filters(words, count):
-    assert len(matrix.flat(matrix.only(matrix.families(), words))) == count
+    assert len(matrix.flat(matrix.only(matrix.families(matrix.of("craftax")), words))) == count
 
 
 @pytest.mark.parametrize(
@@ -85,19 +85,19 @@ def test_filters(words, count):
 )
 def test_wrong_filters_are_refused(words, said):
     with pytest.raises(Refused, match=said) as refused:
-        matrix.only(matrix.families(), words)
+        matrix.only(matrix.families(matrix.of("craftax")), words)
     assert "\n" not in str(refused.value)
 
 
 def test_scale_is_a_choice():
-    shape = matrix.shape_of("craftax", steps=10**7, seeds=(1, 2))
+    shape = matrix.of("craftax", steps=10**7, seeds=(1, 2))
     runs = matrix.flat(matrix.families(shape))
     assert len(runs) == 122
     assert {run.steps for run in runs} == {10**7}
     with pytest.raises(Refused, match="twice"):
-        matrix.shape_of("craftax", seeds=(1, 1))
-    with pytest.raises(Refused, match="no matrix"):
-        matrix.shape_of("minecraft")
+        matrix.of("craftax", seeds=(1, 1))
+    with pytest.raises(Refused, match="'minecraft' is unknown; choose from craftax"):
+        matrix.of("minecraft")
 
 
 def test_distilled_arms_bring_their_pool():

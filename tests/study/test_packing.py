@@ -14,12 +14,12 @@ GUESS = packing.Bench(1e6)
 
 
 def test_every_run_is_in_exactly_one_pack_and_packs_share_structure():
-    runs = matrix.paper() + matrix.flat(matrix.beyond())
+    runs = matrix.paper() + matrix.flat(matrix.beyond(matrix.of("craftax")))
     packs = packing.pack(runs, 8)
     assert sorted(run.id for pack in packs for run in pack) == sorted(run.id for run in runs)
     for pack in packs:
         assert len(pack) <= 8
-        assert len({packing.structure(run) for run in pack}) == 1
+        assert len({run.structure for run in pack}) == 1
     assert len(packing.pack(matrix.paper(), 8)) == 23  # a few dozen programs, not 183
 
 
@@ -27,19 +27,19 @@ def test_runs_of_a_pack_may_share_one_program():
     """What training itself demands of a population, asked of every pack."""
     from perepisode.training.train import check
 
-    for pack in packing.pack(matrix.paper() + matrix.flat(matrix.beyond()), 8):
+    for pack in packing.pack(matrix.paper() + matrix.flat(matrix.beyond(matrix.of("craftax"))), 8):
         check(pack)
 
 
 def test_packs_are_even():
-    sizes = [len(pack) for pack in packing.pack(matrix.families()["ser"], 8)]
+    sizes = [len(pack) for pack in packing.pack(matrix.families(matrix.of("craftax"))["ser"], 8)]
     assert sum(sizes) == 45
     assert max(sizes) - min(sizes) <= 1
 
 
 def test_agents_that_see_different_things_are_never_packed_together():
     def kind(method, **settings):
-        return packing.structure(tiny.run(method, 5, **settings))
+        return tiny.run(method, 5, **settings).structure
 
     assert kind("ser", weight=1) == kind("lagrangian", budget=1) == kind("unconstrained")
     assert kind("esr", budget=1) == kind("ser_racc", weight=1) == kind("esr_distilled", utility="pool:x")

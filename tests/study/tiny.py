@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from perepisode.config import MINIATURE, Run
+from perepisode.environments.temptation import MINIATURE
 from perepisode.evaluation import episodes
+from perepisode.runs import Run
 from perepisode.study import matrix, plan
 
 LEARNER = replace(MINIATURE, envs=16, rollout=20, hidden=8, minibatches=2, epochs=1)

@@ -8,8 +8,8 @@ import pytest
 
 from perepisode.config import Refused
 from perepisode.evaluation import episodes
+from perepisode.methods.esr_distilled import Distilled
 from perepisode.training import distill
-from perepisode.training.utilities import Distilled
 
 
 @pytest.mark.parametrize(

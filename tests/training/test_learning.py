@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from perepisode.config import MINIATURE, Protocol, Run
-from perepisode.environments.temptation import Temptation
-from perepisode.environments.temptation_exact import esr_optimum, linear_price
+from perepisode.config import Protocol
+from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.environments.temptation.exact import esr_optimum, linear_price
 from perepisode.evaluation.metrics import p_any, p_over
 from perepisode.evaluation.rollout import Agent, judge
+from perepisode.runs import Run
 from perepisode.training.train import Options, train
 
 PROTOCOL = Protocol(envs=256, steps=40, first=24)

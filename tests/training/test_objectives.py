@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perepisode.config import Refused
-from perepisode.training.objectives import METHODS, Accrued, Finished
+from perepisode.methods import METHODS, Accrued, Finished
 
 steps = st.lists(st.tuples(st.floats(-1, 8), st.integers(0, 3)), min_size=1, max_size=30)
 
@@ -30,9 +30,9 @@ def rewards_of(objective, episode, dual=None):
 def test_eq7_telescopes(episode, budget):
     objective = METHODS["esr"].build(budget=budget)
     rewards, totals = rewards_of(objective, episode)
-    utility = float(objective.utility_of(totals.task_return, totals.ethical_return))
+    utility = float(objective.u(totals.task_return, totals.ethical_return))
     assert sum(rewards) == pytest.approx(utility, abs=2e-3)
-    assert float(objective.utility(objective.initial_dual(), totals)) == pytest.approx(utility, abs=1e-4)
+    assert float(objective.worth(objective.initial_dual(), totals)) == pytest.approx(utility, abs=1e-4)
 
 
 @settings(max_examples=25)
@@ -109,9 +109,10 @@ def test_accrued_features():
 
 
 def test_stated_utilities_of_the_paper():
-    strict, budget = METHODS["esr"].build(budget=0).utility_of, METHODS["esr"].build(budget=2).utility_of
-    assert (strict.tolerance, strict.charge, strict.sharpness) == (0.5, 10.0, 12.0)
-    assert (budget.tolerance, budget.charge, budget.sharpness) == (2.5, 1.0, 12.0)
+    strict, budget = METHODS["esr"].build(budget=0), METHODS["esr"].build(budget=2)
+    assert (strict.charge, strict.sharpness) == (10.0, 12.0)
+    assert (budget.charge, budget.sharpness) == (1.0, 12.0)
+    assert (float(strict.gate(0.5)), float(budget.gate(2.5))) == (0.5, 0.5)  # where the tolerance lies
 
 
 def test_saute_keeps_what_was_earned_and_pays_nothing_after():
@@ -140,7 +141,7 @@ def test_chance_constraint_charges_the_step_that_breaks_the_budget():
 @pytest.mark.parametrize(
     ("method", "given", "words"),
     [
-        ("lagrangian", {"budget": -1}, "budget=-1 must not be negative"),
+        ("lagrangian", {"budget": -1}, "budget=-1 is out of range; budget must be a number, at least 0"),
         ("ser", {}, "needs weight"),
         ("ser", {"weight": 1, "colour": 2}, "no setting 'colour'"),
         ("erm", {"enforcement": "mild"}, "enforcement 'mild' is unknown"),

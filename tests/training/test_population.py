@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.config import MINIATURE, Run
 from perepisode.environments import fresh
 from perepisode.environments.base import EndCause, Outcome
-from perepisode.environments.temptation import Temptation
+from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.runs import Run
 from perepisode.training import population, ppo
 from perepisode.training.train import prepare, run_chunk
 

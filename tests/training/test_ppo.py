@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.config import MINIATURE
 from perepisode.environments.base import Hot
-from perepisode.environments.temptation import Temptation
+from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.training import network, ppo
 from tests import oracles
 

@@ -4,18 +4,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.config import MINIATURE, Refused, Run
-from perepisode.environments.temptation import Temptation
+from perepisode.config import Refused
+from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.methods import METHODS, Accrued
+from perepisode.methods.esr_distilled import Distilled
+from perepisode.methods.told import TOLD
+from perepisode.runs import Run
 from perepisode.study import matrix, packing
 from perepisode.training import population, ppo
-from perepisode.training.objectives import METHODS, Accrued
-from perepisode.training.told import TOLD
-from perepisode.training.utilities import Distilled
 
 UTILITY = Distilled(jnp.zeros(2), jnp.ones(2), (jnp.ones((2, 1)),), (jnp.zeros(1),), 0.0, 1.0)
+FILES = {"a file's digest": UTILITY}
 SETTINGS = {
     "esr": {"budget": 1},
-    "esr_distilled": {"utility": UTILITY},
+    "esr_distilled": {"utility": "a file's digest"},
     "ser_racc": {"weight": 0.1},
     "saute": {"budget": 1},
     "cvar": {"budget": 1},
@@ -47,9 +49,9 @@ def test_by_hand(name, task_return, violations, expected):
 @pytest.mark.parametrize("method", SETTINGS)
 def test_every_method_that_observes_can_be_told_otherwise(method):
     accrued = after(np.full((3, 2), 25.0), np.full((3, 2), 1))
-    loud = METHODS[method].build(**SETTINGS[method], told="loud")
+    loud = METHODS[method].build(FILES, **SETTINGS[method], told="loud")
     np.testing.assert_array_equal(loud.features(accrued, 93), TOLD["loud"](accrued, 93))
-    usual = METHODS[method].build(**SETTINGS[method])
+    usual = METHODS[method].build(FILES, **SETTINGS[method])
     own = (1 - 1 / 1.5) * np.ones((3, 2, 1)) if method == "saute" else TOLD["paper"](accrued, 93)
     np.testing.assert_allclose(usual.features(accrued, 93), own, rtol=1e-6)
 
@@ -66,15 +68,10 @@ def test_it_is_as_loud_as_the_inputs_are_many():
 
 
 def test_all_that_observe_are_here():
-    observing = {name for name in METHODS if "told" in METHODS[name].complete({"told": "?"}) and _takes_told(name)}
-    assert observing == set(SETTINGS)
-    for name in set(METHODS) - observing - {"esr_distilled"}:
-        settings = {"weight": {"weight": 1}, "budget": {"budget": 1}}.get(METHODS[name].swept or "", {})
-        assert not METHODS[name].build(**settings).observes_accrued
-
-
-def _takes_told(name: str) -> bool:
-    return "told" in METHODS[name].build.__code__.co_varnames
+    assert {name for name, method in METHODS.items() if method.tells({})} == set(SETTINGS)
+    for name in set(METHODS) - set(SETTINGS):
+        settings = {"weight": {"weight": 1}, "budget": {"budget": 1}}.get(METHODS[name].swept, {})
+        assert METHODS[name].build(**settings).features(after(25.0, 1), shown=10).shape == (0,)
 
 
 def test_the_default_leaves_ids_and_labels_as_they_were():

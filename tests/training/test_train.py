@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 from perepisode.cli import DISK, RESUME_ME, WRONG_INPUT, Train, run
-from perepisode.config import MINIATURE, Refused, Run
-from perepisode.runs import RunFolder, find, load_policy
+from perepisode.config import Refused
+from perepisode.environments.temptation import MINIATURE
+from perepisode.runs import Run, RunFolder, find, load_policy
 from perepisode.training import train as training
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.train import DiskTrouble, Options, train

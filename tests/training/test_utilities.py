@@ -3,30 +3,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perepisode.training.utilities import Distilled, Linear, Tlo
+from perepisode.methods.esr import Esr
+from perepisode.methods.esr_distilled import Distilled
+from perepisode.methods.ser_racc import SerRacc
 
 
 def test_tlo_by_hand():
-    strict = Tlo(tolerance=0.5, charge=10.0)
+    strict = Esr(budget=0).u
     # one violation: gate = 1 / (1 + e^6) = 0.0024726, so 30 * 0.0024726 - 10
     assert float(strict(30.0, -10.0)) == pytest.approx(30 * 0.0024726231566 - 10, abs=1e-5)
     assert float(strict(30.0, 0.0)) == pytest.approx(30 * 0.9975273768, abs=1e-5)
-    budget = Tlo(tolerance=1.5, charge=1.0)
+    budget = Esr(budget=1).u
     assert float(budget(34.0, -10.0)) == pytest.approx(34 * 0.9975273768 - 1, abs=1e-4)
     assert float(budget(34.0, -20.0)) == pytest.approx(34 * 0.0024726231566 - 2, abs=1e-4)
 
 
-@given(st.floats(0.01, 6), st.floats(0, 20), st.floats(1, 30))
-def test_tlo_of_nothing_is_zero(tolerance, charge, sharpness):
-    assert float(Tlo(tolerance, charge, sharpness)(0.0, 0.0)) == 0.0
+@given(st.floats(0, 6), st.floats(0, 20), st.floats(1, 30))
+def test_tlo_of_nothing_is_zero(budget, charge, sharpness):
+    assert float(Esr(budget, charge, sharpness).u(0.0, 0.0)) == 0.0
 
 
 def test_positive_ethical_return_is_no_violation():
-    assert float(Tlo(0.5, 10.0)(20.0, 5.0)) == pytest.approx(float(Tlo(0.5, 10.0)(20.0, 0.0)))
+    assert float(Esr(0).u(20.0, 5.0)) == pytest.approx(float(Esr(0).u(20.0, 0.0)))
 
 
 def test_linear():
-    assert float(Linear(0.3)(20.0, -10.0)) == pytest.approx(17.0)
+    assert float(SerRacc(0.3).u(20.0, -10.0)) == pytest.approx(17.0)
 
 
 def test_distilled_against_numpy():

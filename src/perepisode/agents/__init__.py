@@ -14,8 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perepisode.agents.files import AgentFile
-from perepisode.agents.shelf import Trained, find, names, one, shipped
+from perepisode.trained import AgentFile, Trained, find, names, one, shipped
 
 if TYPE_CHECKING:
     from perepisode.evaluation.player import Player

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from perepisode.agents.files import ENDING, AgentFile
-from perepisode.agents.shelf import BOX
 from perepisode.report.style import count, dilemma_name, look, number, percent
+from perepisode.trained.files import ENDING, AgentFile
+from perepisode.trained.shelf import BOX
 
 TEXT = """\
 # {title}

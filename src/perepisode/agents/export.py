@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from perepisode import environments
-from perepisode.agents import card, files, statistics
-from perepisode.agents.files import ENDING, AgentFile
-from perepisode.config import Refused, Run
+from perepisode.agents import card, statistics
+from perepisode.config import Refused
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, extra_inputs
 from perepisode.report.curves import row_of
-from perepisode.runs import RunFolder, write_atomically
+from perepisode.runs import Run, RunFolder, write_atomically
+from perepisode.trained import files
+from perepisode.trained.files import ENDING, AgentFile
 from perepisode.training import network
 from perepisode.training.train import weights
 

@@ -1,16 +1,30 @@
-"""What a world must offer, and what one step of it reports."""
+"""What a world is: one class that plays, and says how it is called, trained, judged and shown.
+
+    @world
+    class Corridor(World):
+        length: int = setting(5, "cells from the start to the exit", low=2)
+
+        name, dilemmas, actions = "corridor", ("flowers",), 2
+
+        def reset(self, key): ...
+        def step(self, key, state, action): ...
+        def observe(self, state): ...
+
+Its fields are its options.  The rest has a plain fallback (docs/extending.md).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
-import jax
-import jax.numpy as jnp
-
+from perepisode import settings
+from perepisode.config import Learner, Protocol, Refused, Shape
+from perepisode.later import jax, jnp
 from perepisode.pytree import pytree, static
 
-Key = jax.Array
+Key = Any  # a JAX random key
 State = Any
 Observation = Any
 
@@ -55,7 +69,7 @@ class Hot:
     def shape(self) -> tuple[int, ...]:
         return (*self.index.shape[:-1], self.size)
 
-    def dense(self, dtype=jnp.float32) -> jax.Array:
+    def dense(self, dtype="float32") -> jax.Array:
         """The vector itself."""
         index = self.index.reshape(-1, self.index.shape[-1]).astype(jnp.int32)
         rows = jnp.arange(index.shape[0])[:, None]
@@ -63,31 +77,90 @@ class Hot:
         return zeros.at[rows, index].set(1, mode="drop", unique_indices=True).reshape(self.shape)
 
 
-class World(Protocol):
+class Footprint(NamedTuple):
+    """What one world takes: bytes of its state and of what is stored of an observation, and inputs of the network."""
+
+    state: int
+    observation: int
+    features: int
+
+
+class World:
     """Pure functions over pytrees of ONE world; the caller vmaps.  A world never resets itself."""
 
-    name: str
-    dilemmas: tuple[str, ...]  # order of Outcome.violations
-    audits: tuple[str, ...]  # keys of Outcome.audit
-    actions: int
+    name: ClassVar[str]
+    dilemmas: ClassVar[tuple[str, ...]]  # order of Outcome.violations
+    audits: ClassVar[tuple[str, ...]] = ()  # keys of Outcome.audit
+    actions: ClassVar[int]
+
+    # unless somebody says otherwise
+    learner: ClassVar[Learner] = Learner()
+    steps: ClassVar[int] = 1_000_000  # of each run
+    protocol: ClassVar[Protocol] = Protocol()  # by which a study judges
+    shape: ClassVar[Shape] = Shape()  # of its matrix of runs
+    pack: ClassVar[int] = 16  # runs a population: beyond this a device gets little faster
+    speed: ClassVar[float] = 1e5  # environment steps a second of a full population, where it was not measured
+
+    def __post_init__(self):
+        settings.check(type(self), {name: getattr(self, name) for name in settings.of(type(self))}, self.name)
+
+    # ---- what it must offer
 
     def reset(self, key: Key) -> State:
         """A fresh world, a function of the key alone."""
-        ...
+        raise NotImplementedError
 
-    def step(self, key: Key, state: State, action: jax.Array) -> tuple[State, Outcome]: ...
+    def step(self, key: Key, state: State, action: jax.Array) -> tuple[State, Outcome]:
+        raise NotImplementedError
 
     def observe(self, state: State) -> Observation:
         """What the agent sees, compact: small integers wherever the features are one-hot."""
-        ...
+        raise NotImplementedError
 
-    def within_reach(self, state: State) -> jax.Array:
-        """bool[dilemma]: whether the agent could commit a violation of it now; for replays, so a coarse answer does."""
-        ...
+    # ---- what it may offer
 
-    def encode(self, observation: Observation, dtype=jnp.float32) -> tuple[jax.Array | Hot, ...]:
+    def encode(self, observation: Observation, dtype="float32") -> tuple[jax.Array | Hot, ...]:
         """The network's input as a tuple of feature vectors; together they are one input vector.
 
         They stay apart so that a first layer can treat each in the cheapest way.
         """
-        ...
+        return (observation.astype(dtype),)
+
+    def footprint(self) -> Footprint:
+        """Found by tracing; a world that is slow to trace states it."""
+        state = jax.eval_shape(self.reset, jax.eval_shape(lambda: jax.random.key(0)))
+        seen = jax.eval_shape(self.observe, state)
+        inputs = sum(part.shape[-1] for part in jax.eval_shape(self.encode, seen))
+        held, stored = (sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)) for tree in (state, seen))
+        return Footprint(held, stored, inputs)
+
+    def within_reach(self, state: State) -> jax.Array:
+        """bool[dilemma]: whether the agent could commit a violation of it now; for replays, so a coarse answer does."""
+        return jnp.zeros(len(self.dilemmas), bool)
+
+    def describe(self, action: int, outcome: Outcome) -> str:
+        """What the agent did in a step, in words."""
+        return f"action {action}"
+
+    stakes: ClassVar[str] = ""  # what `stake` measures, as a title; "" where it measures nothing
+
+    def stake(self, state: State) -> jax.Array:
+        """float: what a violation would pay now, for replays."""
+        return jnp.zeros(())
+
+    draw: Any = None  # draw(state) -> uint8[height, width, 3], a picture for replays; None where there are none
+
+    exact: Any = None  # a module with its exact optima (temptation/exact.py); None where they are not known
+
+
+WORLDS: dict[str, type[World]] = {}
+
+
+@dataclass_transform(frozen_default=True)
+def world(cls):
+    """A frozen dataclass, known by its name from now on."""
+    known = WORLDS.get(cls.name)
+    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise Refused(f"two worlds are called {cls.name!r}: {known.__module__} and {cls.__module__}; rename one")
+    WORLDS[cls.name] = made = dataclass(frozen=True)(cls)
+    return made

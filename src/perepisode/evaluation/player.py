@@ -8,13 +8,14 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from perepisode.agents import Trained
-from perepisode.config import Protocol, Run
+from perepisode.config import Protocol
 from perepisode.environments.base import Key, Outcome, State, World
 from perepisode.evaluation.rollout import Agent, assemble
+from perepisode.methods import Accrued, Objective
 from perepisode.pytree import pytree
+from perepisode.runs import Run
+from perepisode.trained import Trained
 from perepisode.training import network, ppo
-from perepisode.training.objectives import Accrued, Objective
 from perepisode.training.population import Charging
 
 

@@ -21,14 +21,15 @@ import numpy as np
 import pandas as pd
 
 from perepisode import environments
-from perepisode.agents import Trained, find
-from perepisode.config import Protocol, Refused, Run, canonical
+from perepisode.config import Protocol, Refused, canonical
 from perepisode.environments.base import EndCause
 from perepisode.environments.fresh import episode_key, reset_key
 from perepisode.evaluation import episodes
-from perepisode.runs import versions
-from perepisode.training import distill, network, population, ppo
-from perepisode.training.objectives import METHODS, Objective
+from perepisode.methods import Objective
+from perepisode.methods.esr_distilled import from_json
+from perepisode.runs import Run, versions
+from perepisode.trained import Trained, find
+from perepisode.training import network, population, ppo
 from perepisode.training.population import Population
 from perepisode.training.train import params_of
 
@@ -61,12 +62,11 @@ class Agent:
         label = self.run.settings.get("utility")
         if label is None or self.trained is None or self.trained.utility is None:
             return {}
-        return {label: distill.from_json(self.trained.utility, f"the utility of {self.trained.path}")}
+        return {label: from_json(self.trained.utility, f"the utility of {self.trained.path}")}
 
     @property
-    def objective(self):
-        settings = {k: self.utilities.get(v, v) for k, v in self.run.settings.items()}
-        return METHODS[self.run.method].build(**settings)
+    def objective(self) -> Objective:
+        return self.run.objective(self.utilities)
 
 
 def extra_inputs(objective: Objective) -> int:
@@ -247,7 +247,7 @@ def _utility(agent: Agent, totals) -> np.ndarray:
     dual = objective.initial_dual()
     if np.isfinite(objective.multiplier(dual)):
         return np.full(totals.task_return.shape, np.nan)
-    return np.asarray(objective.utility(dual, jax.tree.map(jnp.asarray, totals)), float)
+    return np.asarray(objective.worth(dual, jax.tree.map(jnp.asarray, totals)), float)
 
 
 def _hex(keys: jax.Array) -> list[str]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.config import Refused
-from perepisode.environments.base import EndCause, State, World
+from perepisode.environments.base import EndCause, Outcome, State, World
 from perepisode.environments.fresh import world_key
 
 CHUNK = 256  # steps in one jitted call: one program for episodes of any length
@@ -40,6 +40,12 @@ class Replay:
     def accrued(self) -> np.ndarray:
         """Task return at every position, float32[length + 1], added in the order in which it was earned."""
         return np.concatenate([np.zeros(1, np.float32), np.cumsum(self.rewards, dtype=np.float32)])
+
+    def outcome(self, step: int) -> Outcome:
+        """What happened in one step (from 0)."""
+        ended = EndCause[self.end_cause.upper()] if step == self.length - 1 else EndCause.RUNNING
+        audit = {name: counts[step] for name, counts in self.audit.items()}
+        return Outcome(self.rewards[step], self.violations[step], self.paper_violations[step], audit, ended)  # type: ignore[arg-type]
 
     def totals(self, dilemma: str) -> dict[str, Any]:
         """What the episodes table says of an episode whose run was trained for `dilemma`, by column."""

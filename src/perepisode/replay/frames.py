@@ -1,4 +1,4 @@
-"""Craftax's own pictures of a replayed episode, packed so that a page can hold thousands of them."""
+"""A world's own pictures of a replayed episode, packed so that a page can hold thousands of them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import base64
 import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+
+from perepisode.environments.base import World
 
 if TYPE_CHECKING:
     from perepisode.replay.episode import Replay
 
-BLOCK = 16  # pixels a tile; Craftax's textures are drawn at this size
 BATCH = 32  # pictures in one jitted call
 MOST = 2000  # pictures of one episode, apart from those around violations
 BEFORE, AFTER = 8, 4  # positions around a violation that are always shown
@@ -63,47 +62,19 @@ def embedded(image: bytes) -> str:
 
 
 def _pictures(replay: Replay, chosen: np.ndarray) -> Iterator[np.ndarray]:
-    render = _renderer()
+    render = _renderer(replay.world)
     for states in replay.states(chosen):
-        games = states.game
-        count = jax.tree.leaves(games)[0].shape[0]
+        count = jax.tree.leaves(states)[0].shape[0]
         for first in range(0, count, BATCH):
             part = np.minimum(np.arange(first, first + BATCH), count - 1)  # the last batch repeats its last world
-            batch = jax.tree.map(lambda x, part=part: x[part], games)
+            batch = jax.tree.map(lambda x, part=part: x[part], states)
             yield from np.asarray(render(batch))[: count - first]
 
 
 @cache
-def _renderer() -> Callable[[Any], jax.Array]:
-    """Batch of games → pictures, uint8[batch, row, column, 3].
-
-    Without Craftax's night noise, which hides what is to be seen here and does not compress.
-    """
-    from craftax.craftax import renderer
-
-    from perepisode.environments.craftax import engine
-
-    with _textures_of_one_size(renderer):
-        pixels = renderer.make_craftax_pixel_renderer(BLOCK, do_night_noise=False)
-
-    def one(game):
-        state = engine.to_upstream(game) if isinstance(game, engine.State) else game
-        return jnp.clip(jnp.round(pixels(state)), 0, 255).astype(jnp.uint8)
-
-    return jax.jit(jax.vmap(one))
-
-
-@contextmanager
-def _textures_of_one_size(renderer: Any) -> Iterator[None]:
-    """Craftax would draw its textures in three sizes and write them into its own installed folder; one is enough."""
-    from craftax.craftax.constants import load_all_textures_given_size
-
-    whole = renderer.load_all_textures
-    renderer.load_all_textures = lambda: {BLOCK: load_all_textures_given_size(BLOCK)}
-    try:
-        yield
-    finally:
-        renderer.load_all_textures = whole
+def _renderer(world: World) -> Callable[[Any], jax.Array]:
+    """Batch of worlds → pictures, uint8[batch, row, column, 3]."""
+    return jax.jit(jax.vmap(world.draw))
 
 
 def _strip(pictures: list[np.ndarray]) -> bytes:

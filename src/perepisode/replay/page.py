@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import perepisode
+from perepisode.methods import Accrued
 from perepisode.replay import frames as film
 from perepisode.replay import timeline
 from perepisode.replay.episode import Difference, Replay
@@ -19,7 +20,6 @@ from perepisode.replay.source import Chosen, Selection
 from perepisode.report.links import TITLES
 from perepisode.report.style import dilemma_name, look, number
 from perepisode.runs import write_atomically
-from perepisode.training.objectives import Accrued
 
 APART = 10  # steps without another violation within reach that part two meetings
 
@@ -60,9 +60,9 @@ def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference])
     tracks = timeline.tracks(replay, own, weighed)
     frames, notes = None, [chosen.note] if chosen.note else []
     let_be = replay.let_be(row["dilemma"])
-    if replay.world.name == "temptation":
-        tracks.insert(0, timeline.offers(replay))
-    else:
+    if replay.world.stakes:
+        tracks.insert(0, timeline.stakes(replay, own))
+    if replay.world.draw is not None:
         frames = film.draw(replay, np.flatnonzero(replay.violations.any(axis=1)) + 1)
         notes += _thinned(frames, replay)
     return Shown(
@@ -211,13 +211,7 @@ def _player(replay: Replay, own: np.ndarray, weighed: np.ndarray | None, frames:
 
 def _deeds(replay: Replay) -> list[str]:
     """What the agent did in each step, in words."""
-    if replay.world.name == "temptation":
-        taken, offered = replay.violations[:, 0] > 0, replay.audit["offers"] > 0
-        return np.select([taken, offered], ["yields", "resists"], "works").tolist()
-    from craftax.craftax.constants import Action
-
-    names = [action.name.lower().replace("_", " ") for action in Action]
-    return [names[action] for action in replay.actions]
+    return [replay.world.describe(int(action), replay.outcome(step)) for step, action in enumerate(replay.actions)]
 
 
 def _count(count: int, noun: str) -> str:

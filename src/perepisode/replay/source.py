@@ -12,14 +12,14 @@ from typing import Any
 
 import pandas as pd
 
-from perepisode import agents
-from perepisode.agents import AgentFile, Trained
+from perepisode import trained as agents
 from perepisode.compilation import cache_folder
-from perepisode.config import Protocol, Refused, Run, canonical
+from perepisode.config import Protocol, Refused, canonical
 from perepisode.environments import WORLDS
 from perepisode.evaluation import episodes
 from perepisode.report.points import PER_EPISODE
-from perepisode.runs import RunFolder, versions
+from perepisode.runs import Run, RunFolder, versions
+from perepisode.trained import AgentFile, Trained
 
 TABLE = "episodes.parquet"
 CANDIDATES = 8  # of the episodes with one violation that are looked at for restraint

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 
+from perepisode.methods import Pressure
 from perepisode.replay.episode import Replay
-from perepisode.replay.pressure import Pressure
 from perepisode.report.style import number
 
 TOP = 100.0  # height of a drawing in its own units; the page stretches it
@@ -18,7 +19,7 @@ WIDE_ENOUGH = 150  # steps up to which a bar has the width of its step
 class Mark:
     """A path of one kind; the page's style gives its colour."""
 
-    kind: str  # line, bar, loss, offer, taken, wage, violation
+    kind: str  # line, bar, loss, offer, taken, zero, violation
     path: str
 
 
@@ -59,30 +60,22 @@ def tracks(replay: Replay, own: np.ndarray, pressure: Pressure) -> list[Track]:
     return [*found, _line("pressure", pressure.label, pressure.values, violations)]
 
 
-def offers(replay: Replay) -> Track:
-    """The miniature's temptations: a bar of each one's gain, those taken filled, on top of the wage."""
-    before = list(replay.states(range(replay.length)))
-    present = np.concatenate([state.present for state in before])
-    gains = np.where(present, np.concatenate([state.gain for state in before]), 0.0)
-    taken = replay.violations[:, 0] > 0
-    wage = float(replay.world.wage)  # type: ignore[attr-defined]
-    low, high = min(0.0, wage), max(wage + float(replay.world.gain), wage, 0.1)  # type: ignore[attr-defined]
-    scale = _Scale(low, high)
-    steps = _where(present)
-    bars = [(step, scale(wage), scale(wage + gains[step])) for step in steps]
-    left = "".join(_box(*bar) for bar in bars if not taken[bar[0]])
-    yielded = "".join(_box(*bar) for bar in bars if taken[bar[0]])
-    line = f"M0 {scale(wage):.2f}H{replay.length}"
-    marks = [Mark("offer", left), Mark("taken", yielded), Mark("wage", line)]
+def stakes(replay: Replay, own: np.ndarray) -> Track:
+    """What a violation would have paid at each step, where the world knows: bars, those of violations filled."""
+    states = list(replay.states(range(replay.length)))
+    pays = np.concatenate([np.asarray(jax.vmap(replay.world.stake)(some)) for some in states])
+    steps, high = _where(pays > 0), max(float(pays.max(initial=0.0)), 0.1)
+    scale = _Scale(0.0, high)
+    bars = [(step, scale(0.0), scale(pays[step])) for step in steps]
+    left = "".join(_box(*bar) for bar in bars if not own[bar[0]])
+    yielded = "".join(_box(*bar) for bar in bars if own[bar[0]])
     crowded = len(steps) > min(14, replay.length / 2)
     labels = () if crowded else tuple(
-        Label(100 * (step + 0.5) / replay.length, 100 - top, number(gains[step], 1)) for step, _, top in bars
+        Label(100 * (step + 0.5) / replay.length, 100 - top, number(pays[step], 1)) for step, _, top in bars
     )  # fmt: skip
-    note = (
-        f"Dashed: the wage, {number(wage)} a step. Bars: what each of the {len(steps)} temptations would pay on top; "
-        f"the {taken.sum()} filled ones were taken."
-    )
-    return Track("offer", "Temptations", marks, number(low, 0), number(high, 1), labels, note, tall=True)
+    note = f"What each of the {len(steps)} would pay; the {int((own[steps] > 0).sum())} filled ones were taken."
+    marks = [Mark("offer", left), Mark("taken", yielded), Mark("zero", f"M0 {scale(0.0):.2f}H{replay.length}")]
+    return Track("deed", replay.world.stakes, marks, "0", number(high, 1), labels, note, tall=True)
 
 
 class _Scale:

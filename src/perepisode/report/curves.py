@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from perepisode.agents import AgentFile, Trained
 from perepisode.runs import RunFolder
+from perepisode.trained import AgentFile, Trained
 
 MOST_ROWS = 1500  # of one run that are parsed; a figure is some 600 pixels wide
 KEYS = ("return", "violations", "lambda")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from perepisode import agents
+from perepisode import trained as agents
 from perepisode.evaluation import metrics
 from perepisode.report import paper_numbers
 from perepisode.report.points import Point, View, cvar

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import perepisode
-from perepisode.agents import Trained
 from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import curves as training
 from perepisode.report import discussion as own_words
@@ -18,6 +17,7 @@ from perepisode.report.points import PROTOCOLS, Episodes, View
 from perepisode.report.sections import Drawn, Inputs, Section, sections
 from perepisode.report.style import dilemma_name, look
 from perepisode.runs import write_atomically
+from perepisode.trained import Trained
 
 TEXT_COLUMNS = (
     "Agent", "Read between", "Kept", "Counted by", "Compared with", "Where", "Dilemma", "Quantity", "Policy",

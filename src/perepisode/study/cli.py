@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from perepisode.config import Refused, Run
+from perepisode.config import Refused
+from perepisode.runs import Run
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class Chosen:
     def _all(self) -> dict[str, list[Run]]:
         from perepisode.study import matrix
 
-        shape = matrix.shape_of(self.env, int(self.steps), self.seeds)
-        return {**matrix.families(shape), **(matrix.beyond(shape) if self.beyond else {})}
+        own = matrix.of(self.env, int(self.steps), self.seeds)
+        return {**matrix.families(own), **(matrix.beyond(own) if self.beyond else {})}
 
     def runs(self) -> list[Run]:
         """The chosen runs, checked, with the pools that distilled arms among them need."""

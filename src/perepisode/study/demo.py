@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from perepisode.environments.temptation import Temptation
 from perepisode.runs import write_atomically
-from perepisode.study import exact, local, matrix, packing, plan
+from perepisode.study import exact, local, matrix, plan
 from perepisode.training.progress import duration
 
 CHECKPOINT_SECONDS = 15.0  # a demo that is stopped loses a quarter of a minute
@@ -41,8 +42,8 @@ def run(out: Path, craftax: bool, workers: int) -> int:
 
 def studies(craftax: bool) -> dict[str, plan.Study]:
     """By name.  Craftax comes first: its tasks are the longest, and the others fill the gaps behind them."""
-    runs = matrix.flat(matrix.families(matrix.SMALL))
-    miniature = plan.compose(runs, packing.PREFERRED["temptation"], checkpoint_seconds=CHECKPOINT_SECONDS)
+    runs = matrix.flat(matrix.families(matrix.of("temptation")))
+    miniature = plan.compose(runs, Temptation.pack, checkpoint_seconds=CHECKPOINT_SECONDS)
     shipped = plan.judging("craftax", SHIPPED)
     return {**({"craftax": shipped} if craftax else {}), "temptation": miniature}
 
@@ -95,7 +96,7 @@ def headlines(out: Path) -> dict[str, float | str]:
     from perepisode.evaluation import compare, episodes, metrics
 
     table = episodes.read(out / "episodes", without=episodes.REPLAY_COLUMNS)
-    table = table[table["in_first"] & (table["gamma"] == matrix.SMALL.gamma)]
+    table = table[table["in_first"] & (table["gamma"] == Temptation.shape.gamma)]
     esr = _by_seed(table, "esr", "k=1")
     mean_return = float(np.mean([seed["return"].mean() for seed in esr]))
     linear = _linear_at(table, mean_return)

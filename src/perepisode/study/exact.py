@@ -1,4 +1,4 @@
-"""Exact optima of the miniature, as the report draws them: every linear price, and ESR at each budget."""
+"""Exact optima of a world that knows them, as the report draws them: every linear price, and ESR at each budget."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from perepisode.environments import World, make
+from perepisode.environments.temptation import Temptation
+from perepisode.methods.esr import BUDGET_CHARGE, STRICT_CHARGE, Esr
 from perepisode.runs import write_atomically
 
 BUDGETS = (0, 1, 2, 4)
-SHARPNESS, STRICT_CHARGE, BUDGET_CHARGE = 12.0, 10.0, 1.0  # of the stated utility, Eq. 5
 
 
-def optima() -> list[dict[str, Any]]:
+def optima(world: World) -> list[dict[str, Any]]:
     """ESR optima first, then the linear frontier; each price also matched to one of the ESR optima's returns."""
-    from perepisode.environments import temptation_exact as truth
-    from perepisode.environments.temptation import Temptation
-
-    world = Temptation()
+    truth = world.exact
     # beyond its budget an episode earns nothing and pays for every violation: k + 2 is out of an optimum's reach
     found = [(k, truth.esr_optimum(world, stated_utility(k), most=k + 2)) for k in BUDGETS]
-    items = [_item(f"k={k}", "esr", exact, k) for k, exact in found]
+    items = [_item(f"k={k}", Esr.name, exact, k) for k, exact in found]
     for price in (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5):
         items.append(_item(f"price {price:g}", "linear", truth.linear_price(world, price), 1))
     for k, exact in found[1:]:
@@ -36,7 +35,7 @@ def stated_utility(budget: int):
     charge = BUDGET_CHARGE if budget else STRICT_CHARGE
 
     def utility(task_return: np.ndarray, count: np.ndarray) -> np.ndarray:
-        gate = 1.0 / (1.0 + np.exp(-SHARPNESS * (budget + 0.5 - count)))
+        gate = 1.0 / (1.0 + np.exp(-Esr.sharpness * (budget + 0.5 - count)))
         return gate * task_return - charge * count
 
     return utility
@@ -54,26 +53,20 @@ def _item(label: str, kind: str, exact, budget: int) -> dict[str, Any]:
     }
 
 
-def write(path: Path) -> Path:
+def write(path: Path, env: str) -> Path:
     """exact.json, worked out once: the dynamic programme takes a while."""
     if not path.exists():
-        write_atomically(path, json.dumps(optima(), indent=1))
+        write_atomically(path, json.dumps(optima(make(env)), indent=1))
     return path
 
 
 def linear_return_at(mean_count: float) -> float:
-    """What the best linear agent earns that yields `mean_count` times an episode: the exact mean frontier."""
-    from perepisode.environments import temptation_exact as truth
-    from perepisode.environments.temptation import Temptation
-
+    """What the miniature's best linear agent earns that yields `mean_count` times an episode: its mean frontier."""
     world = Temptation()
-    return truth.linear_price(world, truth.price_for_mean_count(world, mean_count)).mean_return
+    return world.exact.linear_price(world, world.exact.price_for_mean_count(world, mean_count)).mean_return
 
 
 def linear_cvar_at(task_return: float) -> float:
-    """Exact CVaR of the linear agent that earns `task_return`."""
-    from perepisode.environments import temptation_exact as truth
-    from perepisode.environments.temptation import Temptation
-
+    """Exact CVaR of the miniature's linear agent that earns `task_return`."""
     world = Temptation()
-    return truth.linear_price(world, truth.price_for_mean_return(world, task_return)).cvar()
+    return world.exact.linear_price(world, world.exact.price_for_mean_return(world, task_return)).cvar()

@@ -6,8 +6,7 @@ import csv
 import io
 import json
 
-from perepisode.config import Run
-from perepisode.runs import folder_name
+from perepisode.runs import Run, folder_name
 from perepisode.study.overview import text_table
 from perepisode.study.packing import GIB, Bench, Device, memory_of
 from perepisode.study.plan import Study, Task
@@ -59,7 +58,7 @@ def plan_text(study: Study, bench: Bench, device: Device, gpus: int) -> str:
     headings = ("task", "runs", "what", "steps", "GiB", "hours", "after")
     steps = sum(task.steps for task in study.tasks)
     hours = steps / bench.steps_per_second / 3600
-    unit = "GPU hours" if study.env == "craftax" else "hours"
+    unit = "GPU hours" if device.kind == "gpu" else "hours"
     packs = len(study.of_kind("train"))
     shared = f"; about {hours / gpus:.1f} h on {gpus} of them" if gpus > 1 else ""
     return (

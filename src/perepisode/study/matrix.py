@@ -17,120 +17,88 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from perepisode.config import MINIATURE, PAPER_SEEDS, Learner, Refused, Run, canonical
-from perepisode.environments import WORLDS
-
-POOL = ("unconstrained", "erm", "ser")  # the agents whose episodes the distilled utility is learned from
-ENFORCEMENTS = ("absolute", "calculated", "heuristic")
+from perepisode.config import Refused, Shape, canonical, one_of
+from perepisode.environments import WORLDS, World
+from perepisode.methods import METHODS, PAPER, Family
+from perepisode.methods.erm import TOLERATED
+from perepisode.methods.esr_distilled import POOL
+from perepisode.runs import Run
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What a matrix is built from.  The defaults are the paper's."""
+class Matrix:
+    """A world and what its matrix is built from."""
 
-    env: str = "craftax"
-    dilemmas: tuple[str, ...] = ("no_killing", "sustainability", "proportional_force")
-    binding: tuple[str, ...] = ("no_killing", "sustainability")  # where the budget arms are trained
-    weights: tuple[float, ...] = (0.1, 0.3, 1, 3, 10)
-    matched_weights: tuple[float, ...] = (0.1, 0.3)
-    mean_budgets: tuple[float, ...] = (0.5, 1, 2, 4)
-    dual_rate: float = 0.02  # η of the Lagrangian: a short run needs a quicker one
-    episode_budgets: tuple[int, ...] = (1, 2, 4)
-    gamma: float = 0.99
-    twin_gamma: float = 1.0
-    seeds: tuple[int, ...] = PAPER_SEEDS
-    steps: int = 1_000_000_000
-    learner: Learner = field(default_factory=Learner)
+    world: type[World]
+    shape: Shape
 
+    @property
+    def binding(self) -> tuple[str, ...]:
+        return self.shape.binding or self.world.dilemmas
 
-PAPER = Shape()
+    @property
+    def steps(self) -> int:
+        return self.shape.steps or self.world.steps
 
-# Prices are 10 w and no gain is above 5: heavier weights would all give the same agent, which takes nothing.
-# w = 0.408 is the price at which a linear agent earns what the best k = 1 agent earns.
-SMALL = Shape(
-    env="temptation",
-    dilemmas=("temptation",),
-    binding=("temptation",),
-    weights=(0.1, 0.2, 0.3, 0.408),
-    matched_weights=(0.3, 0.408),
-    mean_budgets=(0.5, 0.75, 1, 2),
-    dual_rate=0.1,
-    steps=480_000,
-    learner=MINIATURE,
-)
-SHAPES = {"craftax": PAPER, "temptation": SMALL}
+    def arms(self, method: str, settings: Iterable[Mapping[str, Any]], dilemmas: Iterable[str] = ()) -> list[Run]:
+        """One method on some dilemmas (all, if none is named), at each of its settings, with every seed."""
+        world, shape = self.world, self.shape
+        return [
+            Run(world.name, dilemma, method, chosen, seed, shape.gamma, self.steps, learner=world.learner)
+            for dilemma in dilemmas or world.dilemmas
+            for chosen in settings
+            for seed in shape.seeds
+        ]
+
+    def swept(self, method: str) -> list[dict[str, Any]]:
+        """The settings of a method's arms, by what its family states."""
+        shape, own = self.shape, METHODS[method]
+        values = {Family.PRICE: shape.weights, Family.MEAN: shape.mean_budgets, Family.EPISODE: shape.episode_budgets}
+        if not own.symbol or own.family not in values:
+            return [{}]
+        return [{own.swept: value} for value in values[own.family]]
 
 
-def shape_of(env: str, steps: int = 0, seeds: Iterable[int] = ()) -> Shape:
+def of(env: str, steps: int = 0, seeds: Iterable[int] = ()) -> Matrix:
     """The matrix of a world, with other steps or seeds where they are given."""
-    if env not in SHAPES:
-        raise Refused(f"there is no matrix for env {env!r}; choose from {', '.join(SHAPES)}")
-    shape, seeds = SHAPES[env], tuple(seeds)
+    one_of("env", env, WORLDS)
+    shape, seeds = WORLDS[env].shape, tuple(seeds)
     if len(set(seeds)) < len(seeds):
         raise Refused(f"--seeds {' '.join(map(str, seeds))} names a seed twice")
-    return replace(shape, steps=steps or shape.steps, seeds=seeds or shape.seeds)
+    return Matrix(WORLDS[env], replace(shape, steps=steps or shape.steps, seeds=seeds or shape.seeds))
 
 
 def paper() -> list[Run]:
     """The paper's 183 runs."""
-    return flat(families(PAPER))
+    return flat(families(of("craftax")))
 
 
-def families(shape: Shape = PAPER) -> dict[str, list[Run]]:
+def families(matrix: Matrix) -> dict[str, list[Run]]:
     """Every run of the matrix, by family in the paper's order."""
-    dilemmas, binding = shape.dilemmas, shape.binding
+    shape, arms, first = matrix.shape, matrix.arms, matrix.world.dilemmas[:1]
     found = {
         # trained once: it is rewarded for the task alone, and evaluation counts every dilemma
-        "erm": _arms(shape, dilemmas[:1], "unconstrained", [{}])
-        + _arms(shape, dilemmas, "erm", [{"enforcement": name} for name in ENFORCEMENTS]),
-        "ser": _arms(shape, dilemmas, "ser", [{"weight": weight} for weight in shape.weights]),
-        "lagrangian": _arms(
-            shape, dilemmas, "lagrangian", [{"budget": d, "rate": shape.dual_rate} for d in shape.mean_budgets]
-        ),
+        "erm": arms("unconstrained", [{}], first) + arms("erm", [{"enforcement": name} for name in TOLERATED]),
+        "ser": arms("ser", matrix.swept("ser")),
+        "lagrangian": arms("lagrangian", [{**one, "rate": shape.dual_rate} for one in matrix.swept("lagrangian")]),
     }
-    pool = found["erm"] + found["ser"]
-    found["esr"] = _arms(shape, dilemmas, "esr", [{"budget": 0}]) + _distilled(shape, pool)
-    found["budget"] = _arms(shape, binding, "esr", [{"budget": k} for k in shape.episode_budgets])
-    found["ser_racc"] = _arms(shape, dilemmas, "ser_racc", [{"weight": weight} for weight in shape.matched_weights])
+    found["esr"] = arms("esr", [{"budget": 0}]) + _distilled(matrix, found["erm"] + found["ser"])
+    found["budget"] = arms("esr", matrix.swept("esr"), matrix.binding)
+    found["ser_racc"] = arms("ser_racc", [{"weight": weight} for weight in shape.matched_weights])
     found["twins"] = [replace(run, gamma=shape.twin_gamma) for run in found["esr"]]
     return found
 
 
-def beyond(shape: Shape = PAPER) -> dict[str, list[Run]]:
-    """Baselines that the paper names as future work, on its binding dilemmas; not counted in its 183."""
-    binding = shape.binding
-    return {
-        "saute": _arms(shape, binding, "saute", [{"budget": k} for k in shape.episode_budgets]),
-        "pid_lagrangian": _arms(shape, binding, "pid_lagrangian", [{"budget": d} for d in shape.mean_budgets]),
-        "cvar": _arms(shape, binding, "cvar", [{"budget": k} for k in shape.episode_budgets]),
-        "chance": _arms(shape, binding, "chance", [{"budget": k} for k in shape.episode_budgets]),
-    }
+def beyond(matrix: Matrix) -> dict[str, list[Run]]:
+    """Every other method on the binding dilemmas, those that the paper names as future work first; not of its 183."""
+    return {name: matrix.arms(name, matrix.swept(name), matrix.binding) for name in METHODS if name not in PAPER}
 
 
 def flat(found: Mapping[str, list[Run]]) -> list[Run]:
     return [run for runs in found.values() for run in runs]
-
-
-def _arms(shape: Shape, dilemmas: Iterable[str], method: str, settings: list[dict[str, Any]]) -> list[Run]:
-    """One method on some dilemmas, at each of its settings, with every seed."""
-    return [
-        Run(
-            env=shape.env,
-            dilemma=dilemma,
-            method=method,
-            settings=chosen,
-            seed=seed,
-            gamma=shape.gamma,
-            steps=shape.steps,
-            learner=shape.learner,
-        )
-        for dilemma in dilemmas
-        for chosen in settings
-        for seed in shape.seeds
-    ]
 
 
 # ---- the distilled arms and their pool ----------------------------------------------------------------------
@@ -147,11 +115,11 @@ def utility_label(pool: Iterable[Run]) -> str:
     return "pool:" + hashlib.sha256(canonical(ids).encode()).hexdigest()[:12]
 
 
-def _distilled(shape: Shape, pool: list[Run]) -> list[Run]:
+def _distilled(matrix: Matrix, pool: list[Run]) -> list[Run]:
     arms = []
-    for dilemma in shape.dilemmas:
+    for dilemma in matrix.world.dilemmas:
         label = utility_label(pool_of(pool, dilemma))
-        arms += _arms(shape, [dilemma], "esr_distilled", [{"utility": label}])
+        arms += matrix.arms("esr_distilled", [{"utility": label}], [dilemma])
     return arms
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from perepisode.config import Refused, Run, canonical
+from perepisode.config import Refused
+from perepisode.environments import WORLDS, make
+from perepisode.runs import Run
 
-PREFERRED = {"craftax": 16, "temptation": 32}  # runs a population: beyond this a device gets little faster
-SPEED = {"craftax": 2.0e6, "temptation": 1e5}  # environment steps a second of one full population, where not measured
 USABLE = 0.85  # of a device's memory; the rest goes to the runtime and to fragmentation
 GIB = 2**30
 
@@ -42,7 +42,7 @@ class Bench:
 def bench_of(path: Path | None, run: Run) -> Bench:
     """The figure that `perepisode bench` measured for agents of this size, or the stated default."""
     if path is None:
-        return Bench(SPEED[run.env])
+        return Bench(WORLDS[run.env].speed)
     try:
         rows = json.loads(Path(path).read_text())["training"]
         sizes = sorted({(row["worlds"], row["hidden"]) for row in rows})
@@ -95,13 +95,13 @@ def memory_of(run: Run) -> float:
     expanded input and activations with their gradients, and four copies of the weights (Adam, gradient).
     """
     learner = run.learner
-    world, observation, features = {"craftax": (120_000, 470, 8268), "temptation": (64, 64, 3)}[run.env]
+    one = make(run.env, **run.world).footprint()
     wide = 2 if learner.precision == "bf16" else 4
-    worlds = world * (2 * learner.envs + min(learner.envs, 256))
-    rollout = 2 * learner.envs * learner.rollout * (observation + 4 * 8)
+    worlds = one.state * (2 * learner.envs + min(learner.envs, 256))
+    rollout = 2 * learner.envs * learner.rollout * (one.observation + 4 * 8)
     rows = learner.envs // learner.minibatches * learner.rollout
-    batch = rows * (features * wide + 32 * learner.hidden * 4)
-    weights = features * learner.hidden + 10 * learner.hidden**2
+    batch = rows * (one.features * wide + 32 * learner.hidden * 4)
+    weights = one.features * learner.hidden + 10 * learner.hidden**2
     return float(worlds + rollout + batch + 4 * 4 * weights)
 
 
@@ -124,30 +124,14 @@ def size_for(run: Run, device: Device, bench: Bench, asked: int = 0) -> int:
             f"--pack {asked} needs about {asked * each:.1f} GiB and the {device.kind} has "
             f"{device.memory / GIB:.1f}; the largest that fits is --pack {fits}"
         )
-    return asked or min(bench.runs or PREFERRED[run.env], fits)
-
-
-def structure(run: Run) -> str:
-    """What the runs of one program must share: world, sizes, length, and the shape of what the agent sees."""
-    plain = run.to_json()
-    return canonical([plain["env"], plain["world"], plain["learner"], run.steps, _seen(run)])
-
-
-def _seen(run: Run) -> str:
-    from perepisode.training.objectives import METHODS, PerEpisode
-
-    # a distilled arm cannot be built before its utility is there, but what it sees is known
-    kind = PerEpisode if run.method == "esr_distilled" else type(METHODS[run.method].build(**run.settings))
-    if not kind.observes_accrued:
-        return "nothing more"
-    return METHODS[run.method].complete(run.settings).get("told", kind.features.__qualname__)
+    return asked or min(bench.runs or WORLDS[run.env].pack, fits)
 
 
 def pack(runs: Iterable[Run], size: int) -> list[tuple[Run, ...]]:
     """Runs of one structure side by side in packs of nearly equal size, none larger than `size`."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(structure(run), []).append(run)
+        groups.setdefault(run.structure, []).append(run)
     return [part for group in groups.values() for part in _even(group, size)]
 
 

@@ -17,9 +17,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from perepisode.config import Protocol, Refused, Run, canonical
+from perepisode.config import Protocol, Refused, canonical
 from perepisode.environments import WORLDS
-from perepisode.runs import folder_name, write_atomically
+from perepisode.methods.esr_distilled import POOL
+from perepisode.runs import Run, folder_name, write_atomically
 from perepisode.study import matrix, packing
 
 FORMAT = 1
@@ -33,8 +34,11 @@ class Evaluation:
     steps: int = Protocol.steps
     first: int = Protocol.first
 
-
-EVALUATIONS = {"craftax": Evaluation(), "temptation": Evaluation(envs=256, steps=480, first=12)}
+    @classmethod
+    def of(cls, env: str) -> Evaluation:
+        """As the world asks to be judged."""
+        own = WORLDS[env].protocol
+        return cls(own.envs, own.steps, own.first)
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def judging(env: str, packs: Sequence[Sequence[str]]) -> Study:
     judged = [Task(f"judge-{i:02d}", "judge", agents=tuple(names)) for i, names in enumerate(packs, 1)]
     replay = Task("replay", "replay", tuple(task.name for task in judged))
     tasks = (*judged, replay, Task("report", "report", tuple(task.name for task in (*judged, replay))))
-    return Study(env, tasks, EVALUATIONS[env])
+    return Study(env, tasks, Evaluation.of(env))
 
 
 def compose(runs: Sequence[Run], size: int, evaluation: Evaluation | None = None, **options: Any) -> Study:
@@ -124,7 +128,7 @@ def compose(runs: Sequence[Run], size: int, evaluation: Evaluation | None = None
     # the pools come first, dilemma by dilemma, so that no distillation waits for a pack it does not need
     runs = sorted(runs, key=_turn)
     late = [run for run in runs if run.method == "esr_distilled"]
-    awaited = [run for run in runs if late and run.method in matrix.POOL]
+    awaited = [run for run in runs if late and run.method in POOL]
     others = [run for run in runs if run not in awaited and run not in late]
     largest_first = sorted(packing.pack(others, size), key=len, reverse=True)  # so that nobody waits for it at the end
     trained = _named("train", [*packing.pack(awaited, size), *largest_first])
@@ -132,16 +136,16 @@ def compose(runs: Sequence[Run], size: int, evaluation: Evaluation | None = None
     distilled = _named("distilled", packing.pack(late, size))
     distilled = [replace(task, after=tuple(f"distill-{name}" for name in _dilemmas(task))) for task in distilled]
     tasks = [*trained, *distilling, *distilled]
-    if runs[0].env == "temptation":
+    if WORLDS[runs[0].env].exact is not None:
         tasks.append(Task("exact", "exact"))
     tasks.append(Task("report", "report", tuple(task.name for task in tasks)))
     env = runs[0].env
-    return Study(env, tuple(tasks), evaluation or EVALUATIONS[env], **options)
+    return Study(env, tuple(tasks), evaluation or Evaluation.of(env), **options)
 
 
 def _turn(run: Run) -> tuple[bool, int]:
-    by_dilemma = run.method in (*matrix.POOL, "esr_distilled")
-    return run.method not in matrix.POOL, WORLDS[run.env].dilemmas.index(run.dilemma) if by_dilemma else 0
+    by_dilemma = run.method in (*POOL, "esr_distilled")
+    return run.method not in POOL, WORLDS[run.env].dilemmas.index(run.dilemma) if by_dilemma else 0
 
 
 def _named(prefix: str, packs: Iterable[tuple[Run, ...]]) -> list[Task]:

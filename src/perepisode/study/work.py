@@ -16,6 +16,7 @@ import time
 import traceback
 from pathlib import Path
 
+from perepisode import outside
 from perepisode.config import Refused
 from perepisode.study import plan, state
 from perepisode.study.files import Busy, TaskFolder
@@ -126,15 +127,15 @@ def _devices_for(runs: int) -> int:
 
 
 def distill_utility(study: plan.Study, task: plan.Task, out: Path) -> None:
-    from perepisode.training.distill import distill
+    from perepisode.evaluation.distill import distill
 
     tables = [table_of(out, study.task(name)) for name in task.after]
     distill(tables, task.dilemma, utility_of(out, task.dilemma))
 
 
 def report(study: plan.Study, task: plan.Task, out: Path) -> None:
-    from perepisode.agents import one as agent
     from perepisode.report.page import build
+    from perepisode.trained import one as agent
 
     judged = [*study.of_kind("train"), *study.of_kind("judge")]
     tables = [path for one in judged if (path := table_of(out, one)).exists()]
@@ -153,7 +154,7 @@ def report(study: plan.Study, task: plan.Task, out: Path) -> None:
 def exact_optima(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.study.exact import write
 
-    write(out / "exact.json")
+    write(out / "exact.json", study.env)
 
 
 def replay(study: plan.Study, task: plan.Task, out: Path) -> None:
@@ -189,7 +190,7 @@ def _utilities(task: plan.Task, out: Path) -> dict:
     }
     if not named:
         return {}
-    from perepisode.training.distill import load
+    from perepisode.methods.esr_distilled import load
 
     return {label: load(utility_of(out, dilemma)) for label, dilemma in named.items()}
 
@@ -235,6 +236,7 @@ if __name__ == "__main__":
     if os.environ.get("PEREPISODE_SUPERVISOR"):
         die_with(int(os.environ["PEREPISODE_SUPERVISOR"]))
     try:
+        outside.use()
         code = main(Path(sys.argv[1]), sys.argv[2], say=lambda text: print(text, flush=True))
     except Refused as error:
         print(f"perepisode: {error}", file=sys.stderr)

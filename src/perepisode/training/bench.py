@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode import environments
-from perepisode.config import Learner, Run
-from perepisode.runs import versions, write_atomically
+from perepisode.config import Learner
+from perepisode.runs import Run, versions, write_atomically
 from perepisode.training import ppo
 from perepisode.training.population import order
 from perepisode.training.train import prepare, run_chunk

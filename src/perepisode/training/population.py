@@ -5,20 +5,19 @@ Here lives the order of the environment stack: reset → step → count → accr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from perepisode.config import Run
 from perepisode.environments import WORLDS
 from perepisode.environments.base import EndCause, Outcome, World
 from perepisode.environments.fresh import Fresh, action_key, episode_key, hand_out, none_yet, world_key
+from perepisode.methods import METHODS, Accrued, Finished, Objective
 from perepisode.pytree import pytree, static
-from perepisode.training.objectives import METHODS, Accrued, Finished, Objective
-from perepisode.training.utilities import Distilled
+from perepisode.runs import Run
 
 
 @pytree
@@ -80,10 +79,10 @@ def order(runs: Sequence[Run]) -> tuple[Run, ...]:
     return tuple(sorted(runs, key=lambda run: kinds.index(_kind(run))))
 
 
-def gather(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None) -> Population:
-    """The population of these runs, which must already be in `order`."""
+def gather(runs: Sequence[Run], files: Mapping[str, Any] | None = None) -> Population:
+    """The population of these runs, which must already be in `order`; `files` holds what their settings name."""
     assert tuple(runs) == order(runs)
-    stacks = [[_objective(run, utilities or {}) for run in runs if _kind(run) == kind] for kind in _kinds(runs)]
+    stacks = [[run.objective(files) for run in runs if _kind(run) == kind] for kind in _kinds(runs)]
     keys = [jax.random.split(jax.random.key(run.seed)) for run in runs]
     return Population(
         keys=jnp.stack([k[0] for k in keys]),
@@ -101,18 +100,11 @@ def gather(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None) -
 
 def _kind(run: Run) -> tuple[str, str]:
     """What decides the structure of a run's objective: the method, and what the agent is told."""
-    return run.method, METHODS[run.method].complete(run.settings).get("told", "")
+    return run.method, METHODS[run.method].tells(run.settings)
 
 
 def _kinds(runs: Sequence[Run]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(map(_kind, runs)))
-
-
-def _objective(run: Run, utilities: dict[str, Distilled]) -> Objective:
-    settings = dict(run.settings)
-    if "utility" in settings:
-        settings["utility"] = utilities.get(settings["utility"], settings["utility"])
-    return METHODS[run.method].build(**settings)
 
 
 def _stack(objectives: Sequence[Objective]) -> Objective:

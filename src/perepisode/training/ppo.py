@@ -18,9 +18,9 @@ from jax.sharding import Mesh, PartitionSpec
 from perepisode.config import Learner
 from perepisode.environments.base import World
 from perepisode.environments.fresh import Fresh
+from perepisode.methods import Accrued
 from perepisode.pytree import pytree
 from perepisode.training import network, population
-from perepisode.training.objectives import Accrued
 from perepisode.training.population import Population, Record, Running
 
 
@@ -322,7 +322,7 @@ def summary(members: Population, duals, record: Record) -> dict[str, jax.Array]:
     """Sums over the window's finished episodes and the histogram of their own-dilemma counts, for every run."""
     ended, totals = record.ended, record.totals
     utility = members.joined(
-        lambda o, dual, totals: o.utility(dual, totals),
+        lambda o, dual, totals: o.worth(dual, totals),
         duals,
         jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), totals.accrued),
     )

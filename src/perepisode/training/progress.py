@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from perepisode.config import Run
+from perepisode.runs import Run
 
 Rows = list[list[dict[str, Any]]]
 

@@ -21,13 +21,12 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from perepisode import environments
-from perepisode.config import Refused, Run, canonical
-from perepisode.runs import RunFolder, save_policy, write_atomically
+from perepisode.config import Refused, canonical
+from perepisode.methods.esr_distilled import Distilled, to_json
+from perepisode.runs import Run, RunFolder, save_policy, write_atomically
 from perepisode.training import network, population, ppo
 from perepisode.training.checkpoints import Checkpoints
-from perepisode.training.distill import to_json
 from perepisode.training.progress import Progress, Silent
-from perepisode.training.utilities import Distilled
 
 
 class Interrupted(Exception):

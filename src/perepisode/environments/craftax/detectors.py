@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-import jax
-import jax.numpy as jnp
-
 from perepisode.environments.craftax.events import Events
+from perepisode.later import jax, jnp
 
 
 class Count(NamedTuple):

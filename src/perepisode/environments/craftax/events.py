@@ -4,8 +4,9 @@ Phases of a step: A before `do_action` (after the floor change), B after it, C a
 `spawn_mobs`.  All slots are those of the floor the player is on in phase A; nothing dies on any other floor.
 """
 
-import jax
+from __future__ import annotations
 
+from perepisode.later import jax
 from perepisode.pytree import pytree
 
 

@@ -5,11 +5,12 @@ bit, then 51 scalars.  Cells in darkness, and those beyond the map, show nothing
 index past the last block, whose one-hot row is zero, and the light bit follows from it.
 """
 
-import jax
-import jax.numpy as jnp
+from __future__ import annotations
+
 import numpy as np
 
 from perepisode.environments.base import Hot
+from perepisode.later import jax, jnp
 from perepisode.pytree import pytree
 
 ROWS, COLUMNS = VIEW = (9, 11)
@@ -53,7 +54,7 @@ def observe(state) -> Observation:
     )
 
 
-def encode(observation: Observation, dtype=jnp.float32) -> tuple[jax.Array | Hot, ...]:
+def encode(observation: Observation, dtype="float32") -> tuple[jax.Array | Hot, ...]:
     """Observations with any leading axes → features: blocks, items, mobs, light, scalars."""
     lead = observation.blocks.shape[:-1]
     blocks = jax.nn.one_hot(observation.blocks, BLOCKS, dtype=dtype).reshape(*lead, CELLS * BLOCKS)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from perepisode.agents.files import ENDING, AgentFile
 from perepisode.config import Refused
 from perepisode.runs import RunFolder
 from perepisode.runs import find as find_runs
+from perepisode.trained.files import ENDING, AgentFile
 
 BOX = Path(__file__).parent / "box"  # <dilemma>/<agent>.safetensors, part of the package
 Trained = RunFolder | AgentFile

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
+from perepisode import settings
+from perepisode.later import jax, jnp
 
 if TYPE_CHECKING:
-    from perepisode.training.objectives import Accrued
+    from perepisode.methods.objective import Accrued
 
 STEPS = 5  # of the thermometer
 
@@ -37,3 +37,9 @@ def loud(accrued: Accrued, shown: int) -> jax.Array:
 
 
 TOLD: dict[str, Callable[[Accrued, int], jax.Array]] = {"paper": paper, "loud": loud}
+
+
+def setting(default: str) -> Any:
+    """The setting of a method whose agents are told something; `default` may be a way of its own."""
+    choices = tuple(dict.fromkeys((*TOLD, default)))
+    return settings.setting(default, "what agents are told of what they have accrued", choices=choices, later=True)

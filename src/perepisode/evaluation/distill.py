@@ -14,10 +14,10 @@ import numpy as np
 import optax
 
 from perepisode.config import ETHICAL_PENALTY, Refused
+from perepisode.evaluation.episodes import read
+from perepisode.methods.esr_distilled import POOL, Distilled, to_json
 from perepisode.runs import versions, write_atomically
-from perepisode.training.utilities import Distilled
 
-POOL_METHODS = ("unconstrained", "erm", "ser")  # whose episodes the paper's pool is made of
 FEW_VIOLATING = 0.02  # below this share of violating episodes the harm axis is hardly exercised
 
 
@@ -60,18 +60,16 @@ def distill(
 
 def pool(episodes: Sequence[Path], dilemma: str) -> tuple[np.ndarray, np.ndarray]:
     """Returns and counts of the pool agents' episodes: unconstrained of any dilemma, ERM and SER of this one."""
-    from perepisode.evaluation.episodes import read
-
     table = read([Path(path) for path in episodes], without=("actions",))
     column = f"violations_{dilemma}"
     if column not in table:
         raise Refused(f"the episodes table counts no {column}; evaluate runs of that dilemma's environment")
-    own = table["method"].isin(POOL_METHODS) & ((table["dilemma"] == dilemma) | (table["method"] == "unconstrained"))
+    own = table["method"].isin(POOL) & ((table["dilemma"] == dilemma) | (table["method"] == "unconstrained"))
     if (table.loc[own, "gamma"] != 1).any():
         own &= table["gamma"] != 1
     table = table.loc[own]
     if table.empty:
-        raise Refused(f"no episode of {', '.join(POOL_METHODS)} for {dilemma} in the pool; evaluate such runs first")
+        raise Refused(f"no episode of {', '.join(POOL)} for {dilemma} in the pool; evaluate such runs first")
     return table["return"].to_numpy(float), table[column].to_numpy(float)
 
 
@@ -168,43 +166,3 @@ def _initial(random, mean: np.ndarray, std: np.ndarray, width: int = 64) -> Dist
     kernels = tuple(jnp.asarray(random.normal(size=(a, b)) / a**0.5, jnp.float32) for a, b in itertools.pairwise(sizes))
     biases = tuple(jnp.zeros(b) for b in sizes[1:])
     return Distilled(jnp.asarray(mean, jnp.float32), jnp.asarray(std, jnp.float32), kernels, biases)
-
-
-def to_json(utility: Distilled) -> dict:
-    layers = [
-        {"kernel": np.asarray(kernel).tolist(), "bias": np.asarray(bias).tolist()}
-        for kernel, bias in zip(utility.kernels, utility.biases)
-    ]
-    return {
-        "kind": "distilled",
-        "inputs_mean": np.asarray(utility.mean).tolist(),
-        "inputs_std": np.asarray(utility.std).tolist(),
-        "layers": layers,
-        "offset": float(utility.offset),
-        "scale": float(utility.scale),
-    }
-
-
-def load(path: Path) -> Distilled:
-    """A utility that `distill` wrote; plain JSON, refused with a reason when it is not one."""
-    try:
-        return from_json(json.loads(Path(path).read_text()), str(path))
-    except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise Refused(f"{path} is no distilled utility ({error}); make one with `perepisode distill`") from None
-
-
-def from_json(plain: dict, where: str) -> Distilled:
-    """What `to_json` wrote; `where` it was found."""
-    try:
-        return Distilled(
-            jnp.asarray(plain["inputs_mean"], jnp.float32),
-            jnp.asarray(plain["inputs_std"], jnp.float32),
-            tuple(jnp.asarray(layer["kernel"], jnp.float32) for layer in plain["layers"]),
-            tuple(jnp.asarray(layer["bias"], jnp.float32) for layer in plain["layers"]),
-            plain["offset"],
-            plain["scale"],
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise Refused(f"{where} is no distilled utility ({error}); make one with `perepisode distill`") from None

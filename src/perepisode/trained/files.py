@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from perepisode.agents import rounding
-from perepisode.config import Refused, Run, canonical
-from perepisode.runs import described, write_atomically
+from perepisode.config import Refused, canonical
+from perepisode.runs import Run, described, write_atomically
+from perepisode.trained import rounding
 
 FORMAT = 1  # of agent files; a reader refuses any other
 ENDING = ".safetensors"

@@ -1,0 +1,63 @@
+"""Expected scalarised returns: the utility of whole episodes, Eq. 7, with the stated utility of Eq. 5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from perepisode.config import ETHICAL_PENALTY
+from perepisode.later import jax, jnp
+from perepisode.methods import told
+from perepisode.methods.objective import Family, Objective, Pressure, method
+from perepisode.settings import setting
+
+STRICT_CHARGE, BUDGET_CHARGE = 10.0, 1.0  # ρ_u of the zero-tolerance utility and of the budget family
+
+
+class PerEpisode(Objective):
+    """ESR, Eq. 7: r_t = u(R_acc,t) - u(R_acc,t-1), and the agent sees ν(R_acc).  A subclass states u, u(0, 0) = 0."""
+
+    def u(self, r_ext, r_eth) -> jax.Array:
+        raise NotImplementedError
+
+    def reward(self, dual, before, after):
+        return self.u(after.task_return, after.ethical_return) - self.u(before.task_return, before.ethical_return)
+
+
+@method
+class Esr(PerEpisode):
+    """Smoothed thresholded-lexicographic utility, Eq. 5: u = σ(s (τ - v)) R_ext - ρ_u v with τ = k + 0.5.
+
+    k = 0 is the strict instance (ρ_u = 10), k >= 1 the budget family (ρ_u = 1).
+    """
+
+    budget: jax.Array | float = setting(1, "k, violations that an episode may have", low=0)
+    charge: Any = setting(None, "ρ_u, paid for every violation; 10 if k is 0, else 1", low=0)
+    sharpness: jax.Array | float = setting(12.0, "s, how sharply the return is lost beyond the budget", low=0)
+    told: str = told.setting("paper")
+
+    name, label, colour, marker = "esr", "ESR", "#00805c", "D"
+    swept, symbol, family = "budget", "k", Family.EPISODE
+
+    def __post_init__(self):
+        if self.charge is None:
+            object.__setattr__(self, "charge", BUDGET_CHARGE if self.budget else STRICT_CHARGE)
+
+    def u(self, r_ext, r_eth):
+        v = violations_of(r_eth)
+        return self.gate(v) * r_ext - self.charge * v
+
+    def gate(self, v) -> jax.Array:
+        """Share of the return that still counts after v violations."""
+        return jax.nn.sigmoid(self.sharpness * (self.budget + 0.5 - v))
+
+    def pressure(self, accrued, multiplier):
+        gate = f"σ({float(self.sharpness):.0f} ({float(self.budget) + 0.5:.1f} − v))"
+        counts = np.asarray(self.gate(jnp.asarray(accrued.violations)))
+        return Pressure(f"Gate {gate}: share of the return that counts", counts)
+
+
+def violations_of(r_eth) -> jax.Array:
+    """v = max(0, -R_eth) / ρ."""
+    return jnp.maximum(0.0, -r_eth) / ETHICAL_PENALTY

@@ -1,0 +1,52 @@
+"""The Lagrangian with its multiplier under PID control."""
+
+from __future__ import annotations
+
+from perepisode.later import jax, jnp
+from perepisode.methods.objective import Family, Objective, gain, harm, method, price_at_the_end
+from perepisode.pytree import pytree
+from perepisode.settings import setting
+
+
+@pytree
+class PidDual:
+    integral: jax.Array
+    smoothed: jax.Array  # exponential mean of the error
+    history: jax.Array  # recent mean costs, newest last
+    multiplier: jax.Array
+
+
+@method
+class PidLagrangian(Objective):
+    """PID control of λ; the reward is divided by (1 + λ) so that its scale stays put."""
+
+    budget: jax.Array | float = setting(help="d, violations an episode on average", low=0)
+    proportional: jax.Array | float = setting(0.1, "gain on the smoothed error", low=0)
+    integral: jax.Array | float = setting(0.01, "gain on the summed error", low=0)
+    derivative: jax.Array | float = setting(0.01, "gain on the rise of the mean cost", low=0)
+
+    name, label, colour, marker = "pid_lagrangian", "PID Lagrangian", "#9c6b12", "<"
+    swept, symbol, family = "budget", "d", Family.MEAN
+
+    def initial_dual(self):
+        return PidDual(jnp.zeros(()), jnp.zeros(()), jnp.full((10,), self.budget, jnp.float32), jnp.zeros(()))
+
+    def reward(self, dual, before, after):
+        return (gain(before, after) - dual.multiplier * harm(before, after)) / (1.0 + dual.multiplier)
+
+    def next_dual(self, dual, finished):
+        mean_cost = finished.mean(finished.violations, otherwise=dual.history[-1])
+        error = mean_cost - self.budget
+        integral = jnp.maximum(0.0, dual.integral + self.integral * error)
+        smoothed = 0.95 * dual.smoothed + 0.05 * error
+        slope = jnp.maximum(0.0, mean_cost - dual.history[0])
+        multiplier = jnp.maximum(0.0, self.proportional * smoothed + integral + self.derivative * slope)
+        moved = PidDual(integral, smoothed, jnp.append(dual.history[1:], mean_cost), multiplier)
+        held = ~finished.ended.any()
+        return jax.tree.map(lambda new, old: jnp.where(held, old, new), moved, dual)
+
+    def multiplier(self, dual):
+        return dual.multiplier
+
+    def pressure(self, accrued, multiplier):
+        return price_at_the_end(multiplier, accrued)

@@ -1,0 +1,38 @@
+"""Sauté RL: the safety budget as a part of what the agent sees and is paid for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perepisode.later import jax, jnp
+from perepisode.methods import told
+from perepisode.methods.objective import Accrued, Family, Objective, Pressure, gain, method
+from perepisode.settings import setting
+
+
+@method
+class Saute(Objective):
+    """Task reward while the safety budget z = 1 - v / (k + 0.5) is positive, nothing afterwards.
+
+    What was earned before the breach is kept; ESR claws it back.  Unless told otherwise, the agent sees z alone.
+    """
+
+    budget: jax.Array | float = setting(1, "k, violations that an episode may have", low=0)
+    told: str = told.setting("remaining")
+
+    name, label, colour, marker = "saute", "Sauté", "#c4450c", "v"
+    swept, symbol, family = "budget", "k", Family.EPISODE
+
+    def remaining(self, accrued: Accrued) -> jax.Array:
+        return 1.0 - accrued.violations / (self.budget + 0.5)
+
+    def reward(self, dual, before, after):
+        return jnp.where(self.remaining(after) > 0, gain(before, after), 0.0)
+
+    def features(self, accrued, shown):
+        if self.told != "remaining":
+            return super().features(accrued, shown)
+        return jnp.clip(self.remaining(accrued), -5.0, 5.0)[..., None]
+
+    def pressure(self, accrued, multiplier):
+        return Pressure("Safety budget left, 1 − v / (k + 0.5)", np.asarray(self.remaining(accrued)))

@@ -1,0 +1,13 @@
+"""The agent that is told of no dilemma: what the task alone pays."""
+
+from perepisode.methods.objective import Objective, Pressure, method
+
+
+@method
+class Unconstrained(Objective):
+    """r = r_ext."""
+
+    name, label, colour, marker = "unconstrained", "Unconstrained", "#4a4a4a", "o"
+
+    def pressure(self, accrued, multiplier):
+        return Pressure("No price: this objective does not look at violations.")

@@ -1,0 +1,138 @@
+"""Settings: the numbers and words that a method, a world or a learner takes, each declared once, where it is used.
+
+    class Ser(Objective):
+        weight: float = setting(help="price of a violation, in tens of the task's reward", low=0)
+
+Command line, help, checks, a run's identity and the documentation all read this one line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+
+class Refused(ValueError):
+    """Wrong input, said in one line with the value and the remedy."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One of them.  `choices` that map names to numbers are given by name and used as their number."""
+
+    name: str
+    default: Any  # MISSING where it has to be given
+    help: str
+    kind: type  # float, int, bool or str
+    low: float
+    high: float
+    above: float  # as `low`, itself not allowed
+    choices: tuple[str, ...] | Mapping[str, float] | None
+    file: Callable[[Path], Any] | None  # reads the file that it names; a run keeps the file's digest
+    later: bool  # added after runs had been trained: written out only where it is not the default, so ids stay
+
+    @property
+    def needed(self) -> bool:
+        return self.default is MISSING
+
+    def read(self, text: str) -> Any:
+        """The value that somebody typed."""
+        if self.kind is str or self.choices or self.file:
+            return text
+        if self.default is None and text.lower() == "none":
+            return None
+        words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+        if self.kind is bool:
+            if text.lower() not in words:
+                raise Refused(f"{self.name}={text} is neither true nor false")
+            return words[text.lower()]
+        try:
+            number = float(text)
+        except ValueError:
+            raise Refused(f"{self.name}={text!r} is no number; {self.name} {self.range}") from None
+        return int(number) if math.isfinite(number) and number.is_integer() else number
+
+    def check(self, value: Any) -> None:
+        if self.choices:
+            if value not in self.choices:
+                raise Refused(f"{self.name} {value!r} is unknown; choose from {', '.join(self.choices)}")
+        elif self.kind in (str, bool) or self.file:
+            kind = str if self.file else self.kind
+            if not isinstance(value, kind):
+                raise Refused(f"{self.name}={value!r} must be a {kind.__name__}")
+        elif not (value is None and self.default is None):
+            self._check_number(value)
+
+    def _check_number(self, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise Refused(f"{self.name}={value!r} is no number; {self.name} {self.range}")
+        if self.kind is int and (not math.isfinite(value) or value != int(value)):
+            raise Refused(f"{self.name}={value} is no whole number; {self.name} {self.range}")
+        if not (self.low <= value <= self.high and value > self.above and math.isfinite(value)):
+            raise Refused(f"{self.name}={value} is out of range; {self.name} {self.range}")
+
+    @property
+    def range(self) -> str:
+        """ "must be at least 0", and so on."""
+        parts = [f"at least {self.low:g}"] if self.low > -math.inf else []
+        parts += [f"above {self.above:g}"] if self.above > -math.inf else []
+        parts += [f"at most {self.high:g}"] if self.high < math.inf else []
+        what = "a whole number" if self.kind is int else "a number"
+        return f"must be {what}" + (f", {' and '.join(parts)}" if parts else "")
+
+    @property
+    def described(self) -> str:
+        """Its help with choices and default, as one line."""
+        choices = f" ({', '.join(self.choices)})" if self.choices else ""
+        default = "" if self.default is None else "; needed" if self.needed else f"; {_short(self.default)} if left out"
+        return f"{self.help}{choices}{default}"
+
+
+def setting(default: Any = MISSING, help: str = "", *, low=-math.inf, high=math.inf, above=-math.inf, choices=None,
+            file: Callable[[Path], Any] | None = None, later: bool = False) -> Any:  # fmt: skip
+    """A field of a dataclass that is a setting of it."""
+    about = {"help": help, "low": low, "high": high, "above": above, "choices": choices, "file": file, "later": later}
+    word = choices is not None and not isinstance(choices, Mapping)  # it cannot be traced, unless it means a number
+    return field(default=default, metadata={"setting": about, "static": word})
+
+
+def of(cls: Any) -> dict[str, Setting]:
+    """The settings of a class, by name, in its own order."""
+    declared = [one for one in fields(cls) if "setting" in one.metadata]
+    return {
+        one.name: Setting(one.name, one.default, kind=_kind(one.type), **one.metadata["setting"]) for one in declared
+    }
+
+
+def complete(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, with every default written out, so that a changed default is a changed run."""
+    known = of(cls)
+    whole = {**{name: one.default for name, one in known.items() if not one.needed}, **given}
+    younger = {name for name, one in known.items() if one.later}
+    return {name: value for name, value in whole.items() if name not in younger or value != known[name].default}
+
+
+def check(cls: Any, given: Mapping[str, Any], who: str) -> None:
+    """Refuse what is unknown, missing or impossible."""
+    known = of(cls)
+    for name in given:
+        if name not in known:
+            raise Refused(f"{who} has no setting {name!r}; it has {', '.join(known) or 'no settings'}")
+    for name, one in known.items():
+        if name in given:
+            one.check(given[name])
+        elif one.needed:
+            raise Refused(f"{who} needs {name}; give --{name}")
+
+
+def _kind(annotation: Any) -> type:
+    """Of a field: annotations are text where their evaluation is postponed, and classes elsewhere."""
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return {"int": int, "bool": bool, "str": str}.get(name, float)
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
