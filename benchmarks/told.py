@@ -2,8 +2,8 @@
 
     python benchmarks/told.py [--out out/told]        # two minutes on two cores
 
-Utility is that of ESR (k = 1), Tlo of the whole episode, averaged over the last ten updates of training, so the
-strong entropy bonus of the miniature's learner is in it: steps are counted to 98 % of what `temptation_exact` says the
+Utility is that of ESR (k = 1), Eq. 5 of the whole episode, averaged over the last ten updates of training, so the
+strong entropy bonus of the miniature's learner is in it: steps are counted to 98 % of what `temptation.exact` says the
 best policy reaches.
 """
 
@@ -20,7 +20,6 @@ from perepisode.environments.temptation.exact import esr_optimum
 from perepisode.evaluation import compare
 from perepisode.runs import Run
 from perepisode.study.exact import stated_utility
-from perepisode.study.matrix import SMALL
 from perepisode.training.train import Options, train
 
 SEEDS = (1, 2, 3, 4, 5)
@@ -36,9 +35,10 @@ def main() -> None:
     use_cache()
     best = esr_optimum(Temptation(), stated_utility(given.budget), most=given.budget + 2).utility
     print(f"exact utility of ESR (k={given.budget}): {best:.3f}, {SHARE:.0%} of it {SHARE * best:.3f}")
-    run = Run("temptation", "temptation", "esr", {"budget": given.budget}, steps=SMALL.steps, learner=SMALL.learner)
+    settings, shape = {"budget": given.budget}, Temptation.shape
+    run = Run("temptation", "temptation", "esr", settings, steps=shape.steps, learner=Temptation.learner)
     for told in ("paper", "loud"):
-        runs = [replace(run, seed=seed, settings={**run.settings, "told": told}, gamma=SMALL.gamma) for seed in SEEDS]
+        runs = [replace(run, seed=seed, settings={**settings, "told": told}, gamma=shape.gamma) for seed in SEEDS]
         folders = train(runs, Options(given.out, chunk=20))
         curves = [[json.loads(line) for line in folder.metrics.read_text().splitlines()] for folder in folders]
         smoothed = [np.convolve([row["utility"] for row in rows], np.ones(SMOOTH) / SMOOTH, "valid") for rows in curves]

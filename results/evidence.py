@@ -22,9 +22,10 @@ from pathlib import Path
 
 import readme
 
+from perepisode.environments.craftax.world import Craftax
 from perepisode.report import page
 from perepisode.runs import Run, write_atomically
-from perepisode.study import local, packing, plan
+from perepisode.study import local, plan
 
 HERE = Path(__file__).parent
 KEPT = HERE / "craftax"
@@ -101,7 +102,7 @@ def study(lists: list[int], steps: int) -> plan.Study:
     kept = {json.loads(path.read_text())["id"] for path in KEPT.glob("curves/*/run.json")}
     runs = [replace(one, steps=steps) for number in lists for arms in LISTS[number] for one in arms]
     missing = [run for run in runs if run.id not in kept]
-    composed = plan.compose(missing, packing.PREFERRED["craftax"], chunk=20)
+    composed = plan.compose(missing, Craftax.pack, chunk=20)
     # the report is made by `keep`, from what is kept
     return replace(composed, tasks=tuple(composed.of_kind("train")))
 

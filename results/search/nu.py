@@ -67,6 +67,11 @@ class Candidate:
     gamma: float = 0.99
     value_clip: float = 0.2
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """As a population sweeps them."""
+        return np.array([*self.gains, *self.beside, self.value_clip], np.float32)
+
 
 CANDIDATES = {
     # population "nu": how loud, and which parts
@@ -158,7 +163,8 @@ def runs_of(pairs: list[tuple[str, int]], steps: float, tiny: bool) -> list:
     runs = []
     for name, seed in pairs:
         c = CANDIDATES[name]
-        settings = {"name": name, "gains": c.gains, "beside": c.beside, "value_clip": c.value_clip}
+        told.CANDIDATES[name] = c.numbers
+        settings = {"candidate": name}
         runs.append(
             Run("craftax", "no_killing", "esr_told", settings, seed, c.gamma, steps=int(steps), learner=learner)
         )
@@ -385,8 +391,7 @@ def alike() -> None:
     from perepisode.methods import METHODS, Accrued
 
     def features(name, accrued):
-        c = CANDIDATES[name]
-        return np.asarray(told.esr_told(name, c.gains, c.beside, c.value_clip).features(accrued))
+        return np.asarray(told.Told(CANDIDATES[name].numbers).features(accrued))
 
     accrued = Accrued(np.float32([0, 12.3, 30, 400]), np.float32([0, 1, 2, 30]))
     paper = METHODS["esr"].build(budget=1).features(accrued, shown=0)

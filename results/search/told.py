@@ -1,6 +1,6 @@
 """What `nu.py` searches over, as numbers that a population can sweep: one program serves all candidates.
 
-Nothing in the package is changed on disk.  `esr_told` is registered as a method; `ppo.learn` is wrapped so that each
+Nothing in the package is changed on disk.  `esr_told` is a method of its own; `ppo.learn` is wrapped so that each
 run has its own value clip; `heads_too` lets the heads see ν beside the recurrence.
 """
 
@@ -13,24 +13,48 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from perepisode.training.utilities import Tlo
 
-from perepisode.methods import BUDGET_CHARGE, METHODS, Method, PerEpisode
+from perepisode.methods import Family, Objective
+from perepisode.methods.esr import Esr, PerEpisode
+from perepisode.methods.objective import method
 from perepisode.pytree import pytree
-from perepisode.training import network, objectives, ppo
+from perepisode.settings import setting
+from perepisode.training import network, ppo
 from perepisode.training.population import Population
 
 STEPS = 5  # of the thermometer
+BUDGET = 1
 BASIS = ("return", "share", *(f"step{i}" for i in range(1, STEPS + 1)), "remaining", "within")
 
 
-@pytree
-class Told(PerEpisode):
-    """ESR told `gains` times what BASIS says of the episode so far; a gain of zero says nothing."""
+CANDIDATES: dict[str, np.ndarray] = {}  # what `nu.py` fills in: gains, gains beside, value clip, one after the other
 
-    gains: Any = None  # into the embedding, one for each entry of BASIS
-    beside: Any = None  # into the heads; left out where no run of a population asks for it
-    value_clip: jax.Array | float = 0.2
+
+@method
+class Told(PerEpisode):
+    """ESR (k = 1) told gains times what BASIS says of the episode so far; a gain of zero says nothing."""
+
+    candidate: Any = setting(help="one of those of nu.py", choices=CANDIDATES)
+
+    name, label, swept, family = "esr_told", "ESR told", "candidate", Family.EPISODE
+    told = "candidate"
+
+    @property
+    def gains(self):
+        """Into the embedding, one for each entry of BASIS."""
+        return self.candidate[..., : len(BASIS)]
+
+    @property
+    def beside(self):
+        """Into the heads."""
+        return self.candidate[..., len(BASIS) : 2 * len(BASIS)]
+
+    @property
+    def value_clip(self):
+        return self.candidate[..., -1]
+
+    def u(self, r_ext, r_eth):
+        return Esr(BUDGET).u(r_ext, r_eth)
 
     def features(self, accrued, shown=0):
         basis = self.basis(accrued)
@@ -39,22 +63,11 @@ class Told(PerEpisode):
 
     def basis(self, accrued):
         """[R/50, v/5, 1(v >= 1), ..., 1(v >= 5), (k - v)/(k + 0.5), 1(v <= k)], clipped to ±5 as the paper's is."""
-        v, tolerance = accrued.violations, self.utility_of.tolerance  # k + 0.5
+        v, tolerance = accrued.violations, BUDGET + 0.5
         thermometer = [(v >= i).astype(jnp.float32) for i in range(1, STEPS + 1)]
-        remaining, within = (tolerance - 0.5 - v) / tolerance, (v < tolerance).astype(jnp.float32)
+        remaining, within = (BUDGET - v) / tolerance, (v < tolerance).astype(jnp.float32)
         parts = [accrued.task_return / 50.0, v / 5.0, *thermometer, remaining, within]
         return jnp.clip(jnp.stack(parts, axis=-1), -5.0, 5.0)
-
-
-def esr_told(
-    name: str, gains: tuple[float, ...], beside: tuple[float, ...], value_clip: float, budget: float = 1
-) -> PerEpisode:
-    utility = Tlo(budget + 0.5, BUDGET_CHARGE)
-    loudness = {"gains": np.asarray(gains, np.float32), "beside": np.asarray(beside, np.float32)}
-    return Told(utility, **loudness, value_clip=value_clip)
-
-
-METHODS["esr_told"] = Method(esr_told, "name")
 
 
 # ---- a value clip for each run ------------------------------------------------------------------------------
@@ -176,7 +189,7 @@ def pad_features() -> None:
     The embedding is one orthogonal draw over all inputs, so with two inputs fewer or more every weight of it differs:
     without the zeros the two agents could not be compared weight by weight.
     """
-    plain = objectives.Objective.features
+    plain = Objective.features
 
     def padded(self, accrued, shown):
         features = plain(self, accrued, shown)
