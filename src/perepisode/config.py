@@ -49,6 +49,9 @@ class Learner:
     """Width of the embedding, the GRU and the heads."""
     precision: str = "bf16"
     """Matrix products in `bf16` or `fp32`; parameters and sums are always fp32."""
+    bootstrap: bool = False
+    """Add γ times the value of the state in which a timeout cut an episode to its last reward.  Off, as in the paper,
+    a timeout is an end like death."""
 
     def __post_init__(self):
         if self.precision not in ("bf16", "fp32"):
@@ -151,6 +154,8 @@ class Run:
 
         plain["settings"] = METHODS[self.method].complete(self.settings)
         plain["world"] = {**WORLDS[self.env].options, **self.world}
+        if not self.learner.bootstrap:  # younger than the first runs, whose ids must stay
+            del plain["learner"]["bootstrap"]
         return plain
 
     @classmethod
