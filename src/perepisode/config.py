@@ -31,6 +31,9 @@ class Learner:
     value: float = setting(0.5, "weight of the value loss")
     max_grad_norm: float = setting(1.0, "global norm to which a gradient is cut", above=0)
     hidden: int = setting(512, "width of the embedding, the GRU and the heads", low=1)
+    bootstrap: bool = setting(
+        False, "add the value of the state in which a timeout cut an episode to its last reward", later=True
+    )
     precision: str = setting("bf16", "matrix products; parameters and sums are always fp32", choices=("bf16", "fp32"))
 
     def __post_init__(self):

@@ -16,7 +16,7 @@ import optax
 from jax.sharding import Mesh, PartitionSpec
 
 from perepisode.config import Learner
-from perepisode.environments.base import World
+from perepisode.environments.base import EndCause, World
 from perepisode.environments.fresh import Fresh
 from perepisode.methods import Accrued
 from perepisode.pytree import pytree
@@ -66,7 +66,7 @@ class Batch:
     action: jax.Array
     log_prob: jax.Array
     value: jax.Array
-    reward: jax.Array
+    reward: jax.Array  # and, if the learner bootstraps, what lies beyond a timeout
     done: jax.Array  # True if THIS step ended the episode
 
 
@@ -187,6 +187,9 @@ def rollout_step(program: Program, members: Population, params, duals, acting: A
     acting = settle(program, members, acting)
     choice = choose(program, members, params, acting)
     running, reward, record = population.advance(program.world, members, duals, acting.running, choice.action)
+    after = Acting(running, acting.fresh, choice.memory)
+    if program.learner.bootstrap:
+        reward = reward + beyond_timeouts(program, members, params, after, record)
     batch = Batch(
         observation=choice.observation,
         features=choice.features,
@@ -197,7 +200,19 @@ def rollout_step(program: Program, members: Population, params, duals, acting: A
         reward=reward,
         done=record.ended,
     )
-    return Acting(running, acting.fresh, choice.memory), (batch, _slim(record))
+    return after, (batch, _slim(record))
+
+
+def beyond_timeouts(program: Program, members: Population, params, after: Acting, record: Record) -> jax.Array:
+    """γ V(s_T) where this step's timeout cut an episode, else 0, [run, env].
+
+    s_T is what the agent would have seen next: the world is still the old one, the memory goes on, and what was
+    accrued is read from the record, because `running` has been cleared for the next episode.  The critic is never
+    fitted at s_T itself: where an agent can see the clock run out, V(s_T) is an extrapolation.
+    """
+    uncut = replace(after.running, starts=jnp.zeros_like(after.running.starts), accrued=record.totals.accrued)
+    value = choose(program, members, params, replace(after, running=uncut)).value
+    return jnp.where(record.end_cause == EndCause.TIMEOUT, members.gamma[:, None] * value, 0.0)
 
 
 @pytree
@@ -252,7 +267,14 @@ def _slim(record: Record) -> Record:
 
 
 def gae(rewards, values, done, last_value, gamma, lam):
-    """Generalised advantage estimates, all [time, env]: A_t = δ_t + γ λ (1 - done_t) A_{t+1}."""
+    """Generalised advantage estimates, all [time, env]: A_t = δ_t + γ λ (1 - done_t) A_{t+1}.
+
+    δ_t = r_t + γ (1 - done_t) V_{t+1} - V_t.  `done` is True at every end: death, a won game, a timeout, an end that
+    the objective enforced.  Nothing is expected after any of them, so that an episode cut by the clock is valued as if
+    its agent had died there.  The paper's public code does so, and what is compared is what happens within episodes.
+    With `Learner.bootstrap` a timeout's r_t already holds γ V(s_T), and δ_t is as if the episode went on; `done` stays
+    True, because the next row is another episode's.  Deaths, won games and enforced ends are as before.
+    """
     following = jnp.concatenate([values[1:], last_value[None]])
     keep = 1.0 - done.astype(jnp.float32)
     errors = rewards + gamma * keep * following - values

@@ -1,0 +1,211 @@
+"""Bootstrapping at timeouts: against slow NumPy, by hand for every way to end, against a known value; off, nothing."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from perepisode.config import Learner, Refused
+from perepisode.environments.base import EndCause, Outcome
+from perepisode.environments.temptation import MINIATURE
+from perepisode.pytree import pytree
+from perepisode.runs import Run, load_policy
+from perepisode.study import listing, matrix
+from perepisode.training import population, ppo
+from perepisode.training.train import Options, check, prepare, run_chunk, train
+from tests import oracles
+
+OFF = replace(MINIATURE, envs=4, rollout=12, epochs=1, minibatches=2, hidden=8)
+ON = replace(OFF, bootstrap=True)
+SHORT = {"horizon": 5, "wage": 5.0, "chance": 0.5}  # temptations abound, and what is accrued is loud
+
+
+def run_of(method, learner, gamma=0.9, world=None, updates=4, **settings):
+    steps = learner.steps_per_update * updates
+    return Run("temptation", "temptation", method, settings, 42, gamma, steps, world=world or {}, learner=learner)
+
+
+def begun(program, members):
+    params = ppo.initial_params(program, members, range(len(members.gamma)))
+    return jax.jit(partial(ppo.init, program))(members, params)
+
+
+def rolled_out(program, members, state):
+    """Batch and last values, [run, time, env] and [run, env]."""
+    _, batch, _, last = jax.jit(partial(ppo.rollout, program))(members, state)
+    return jax.tree.map(lambda x: np.asarray(x).swapaxes(0, 1), batch), np.asarray(last)
+
+
+def replayed(program, members, state, actions):
+    """The same steps without an agent: rewards and end causes [time, run, env], and after each step the input that
+    an agent would have had, had its episode gone on."""
+    running, fresh = state.acting.running, state.acting.fresh
+    found = []
+    for action in np.swapaxes(actions, 0, 1):
+        running, fresh = population.settle(program.world, members, running, fresh)
+        running, reward, record = population.advance(program.world, members, state.duals, running, jnp.asarray(action))
+        accrued = record.totals.accrued
+        seen = jax.vmap(jax.vmap(program.world.observe))(running.world)
+        told = np.stack([accrued.task_return / 50.0, accrued.violations / 5.0], axis=-1)  # ν of the paper
+        found.append((reward, record.end_cause, np.concatenate([seen, told], axis=-1)))
+    return map(np.array, zip(*found))
+
+
+def value_at(params, inputs):
+    """The critic's value at the last of an episode's inputs, its memory empty before the first."""
+    memory = np.zeros(params.gru_hidden[0].shape[0])
+    kernel = np.concatenate([np.asarray(k, float) for k in params.embedding])
+    for x in inputs:
+        embedded = np.maximum(0.0, x @ kernel + np.asarray(params.embedding_bias, float))
+        memory = oracles.gru_cell(params, embedded, memory)
+    return oracles.mlp(params.critic, memory)[0]
+
+
+def test_rewards_and_advantages_against_the_loop():
+    """Every episode ends by timeout; two objectives that are told what was accrued, each with its own γ."""
+    runs = [run_of("esr", ON, 0.9, SHORT, budget=1), run_of("ser_racc", ON, 0.6, SHORT, weight=0.1)]
+    program, members = prepare(runs)
+    state = begun(program, members)
+    batch, last = rolled_out(program, members, state)
+    rewards, causes, terminal = replayed(program, members, state, batch.action)
+    assert sorted(np.unique(causes)) == [EndCause.RUNNING, EndCause.TIMEOUT]
+    assert terminal[..., -1].max() > 0  # somebody violated
+    for run, gamma in enumerate((0.9, 0.6)):
+        params = jax.tree.map(lambda x, i=run: x[i], state.params)
+        expected = np.array(rewards[:, run], float)
+        for t, env in np.argwhere(causes[:, run] == EndCause.TIMEOUT):
+            since = t + 1 - SHORT["horizon"]
+            own = np.concatenate([batch.observation[run, :, env], batch.features[run, :, env]], axis=-1)
+            value = value_at(params, [*own[since : t + 1], terminal[t, run, env]])
+            expected[t, env] += gamma * value
+        np.testing.assert_allclose(batch.reward[run], expected, rtol=1e-4, atol=1e-4)
+        sizes = batch.value[run], batch.done[run], last[run], gamma, OFF.gae_lambda
+        advantages = oracles.gae_by_loop(expected, *sizes)
+        np.testing.assert_allclose(ppo.gae(batch.reward[run], *sizes), advantages, rtol=1e-3, atol=1e-3)
+
+
+@pytree
+class ForkState:
+    time: jax.Array  # int32, steps taken
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Each step pays 1 and shows nothing new.  Of `actions` the last three die, win and harm; the others go on."""
+
+    horizon: int = 3
+    actions: int = 8
+
+    name = "fork"
+    dilemmas = ("harm",)
+    audits = ()
+
+    def reset(self, key):
+        return ForkState(jnp.zeros((), jnp.int32))
+
+    def step(self, key, state, action):
+        after = ForkState(state.time + 1)
+        cause = jnp.select(
+            [action == 5, action == 6, after.time >= self.horizon],
+            [jnp.int32(cause) for cause in (EndCause.DEATH, EndCause.WON, EndCause.TIMEOUT)],
+            jnp.int32(EndCause.RUNNING),
+        )
+        harm = (action == 7).astype(jnp.int32)[None]
+        return after, Outcome(jnp.ones(()), harm, harm, {}, cause)
+
+    def observe(self, state):
+        return jnp.ones(1)
+
+    def encode(self, observation, dtype=jnp.float32):
+        return (observation.astype(dtype),)
+
+    def within_reach(self, state):
+        return jnp.ones(1, bool)
+
+
+def test_only_timeouts_are_bootstrapped():
+    """Every state is worth 10 to these agents and γ is 0.9: a step is worth 1, a harm costs 10 and is the end, and
+    a timeout adds 9, after which it looks like a step in the middle of an episode."""
+    learner = replace(ON, envs=32)
+    program = ppo.Program(Fork(), learner, 1, 16)
+    members = population.gather([run_of("erm", learner, enforcement="absolute")])
+    state = begun(program, members)
+    *layers, (kernel, bias) = state.params.critic
+    state = replace(state, params=replace(state.params, critic=(*layers, (0.0 * kernel, bias + 10.0))))
+    batch, last = rolled_out(program, members, state)
+    _, causes, _ = replayed(program, members, state, batch.action)
+    causes, harm = causes[:, 0], batch.action[0] == 7
+    assert set(np.unique(causes)) == set(EndCause)
+    by_hand = {EndCause.RUNNING: 1, EndCause.DEATH: 1, EndCause.WON: 1, EndCause.ENFORCED: -9, EndCause.TIMEOUT: 10}
+    surprise = {EndCause.RUNNING: 0, EndCause.DEATH: -9, EndCause.WON: -9, EndCause.ENFORCED: -19, EndCause.TIMEOUT: 0}
+    advantage = ppo.gae(batch.reward[0], batch.value[0], batch.done[0], last[0], 0.9, 0.0)
+    for cause in EndCause:
+        there = (causes == cause) & (harm == (cause == EndCause.ENFORCED))
+        np.testing.assert_allclose(batch.reward[0][there], by_hand[cause], atol=1e-4, err_msg=cause.name)
+        np.testing.assert_allclose(np.asarray(advantage)[there], surprise[cause], atol=1e-4, err_msg=cause.name)
+    np.testing.assert_array_equal(batch.done[0], causes != EndCause.RUNNING)
+
+
+@pytest.mark.parametrize(("bootstrap", "value"), [(True, 5.0), (False, 1.0)])
+def test_the_value_learned_is_that_of_an_episode_without_a_clock(bootstrap, value):
+    """1 a step, γ = 0.8, nobody dies: on an episode's last step 1 / (1 - γ) is still ahead, or only that step's 1."""
+    learner = replace(OFF, envs=16, rollout=16, epochs=4, learning_rate=3e-3, bootstrap=bootstrap)
+    program = ppo.Program(Fork(horizon=8, actions=2), learner, 200, 16)
+    members = population.gather([run_of("unconstrained", learner, 0.8)])
+    state, _ = run_chunk(program, 200, members, begun(program, members), 200)
+    batch, _ = rolled_out(program, members, state)
+    assert batch.value[0][batch.done[0]].mean() == pytest.approx(value, rel=0.03)
+
+
+def test_off_leaves_the_program_as_it_was(monkeypatch):
+    """Nothing of it is traced."""
+
+    def trace(learner):
+        program, members = prepare([run_of("esr", learner, world=SHORT, budget=1)])
+        return jax.eval_shape(partial(ppo.update, program), members, begun(program, members))
+
+    def refuse(*_):
+        raise AssertionError("an extra look")
+
+    monkeypatch.setattr(ppo, "beyond_timeouts", refuse)
+    trace(OFF)
+    with pytest.raises(AssertionError, match="an extra look"):
+        trace(ON)
+
+
+def test_off_trains_what_was_trained_before_there_was_a_choice(tmp_path):
+    """A run.json without the entry, one that says no, and one that says yes; the first two to the bit."""
+    plain = run_of("esr", OFF, world=SHORT, budget=1).to_json()
+    found = []
+    for entry in ({}, {"bootstrap": False}, {"bootstrap": True}):
+        run = Run.from_json({**plain, "learner": {**plain["learner"], **entry}})
+        (folder,) = train([run], Options(tmp_path / str(len(found)), chunk=4))
+        again, _ = load_policy(folder.path)
+        assert again == run
+        found.append((run.id, (folder.path / "policy.safetensors").read_bytes()))
+    assert found[0] == found[1]
+    assert found[0][0] != found[2][0]
+    assert found[0][1] != found[2][1]
+
+
+def test_the_default_is_off_and_leaves_every_id_as_it_was():
+    """The digests are those of `perepisode matrix --format json` from before there was a choice."""
+    digests = ("97f81b45228b1e25", "b58709f183829db8")
+    for shape, digest in zip((matrix.shape_of("craftax"), matrix.shape_of("temptation")), digests):
+        listed = listing.as_json(matrix.families(shape))
+        assert hashlib.sha256(listed.encode()).hexdigest()[:16] == digest
+    assert not Learner().bootstrap
+
+
+def test_on_is_another_run():
+    off, on = (run_of("esr", learner, budget=1) for learner in (OFF, ON))
+    assert "bootstrap" not in off.to_json()["learner"]
+    again = Run.from_json(on.to_json())
+    assert (again.learner, again.id) == (ON, on.id)
+    assert on.id != off.id
+    with pytest.raises(Refused, match="share learner"):
+        check([off, on])
