@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perepisode import metrics
 from perepisode.environments import temptation_exact as truth
 from perepisode.environments.temptation import Temptation
-from perepisode.evaluation import compare, episodes, metrics
+from perepisode.evaluation import compare, episodes
 from perepisode.report import matched
 from perepisode.report.points import Episodes
 from perepisode.study.exact import stated_utility

@@ -6,7 +6,8 @@ import pytest
 import synthetic
 from scipy import stats
 
-from perepisode.evaluation import compare, metrics
+from perepisode import metrics
+from perepisode.evaluation import compare
 from perepisode.evaluation import episodes as tables_of
 from perepisode.report import findings, matched, measuring, paper_numbers, tables, versus
 from perepisode.report.points import Episodes

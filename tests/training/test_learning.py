@@ -10,8 +10,8 @@ from scipy.special import expit
 from perepisode.config import MINIATURE, Protocol, Run
 from perepisode.environments.temptation import Temptation
 from perepisode.environments.temptation_exact import esr_optimum, linear_price
-from perepisode.evaluation.metrics import p_any, p_over
 from perepisode.evaluation.rollout import Agent, judge
+from perepisode.metrics import p_any, p_over
 from perepisode.training.train import Options, train
 
 PROTOCOL = Protocol(envs=256, steps=40, first=24)

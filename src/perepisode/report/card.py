@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from perepisode.evaluation import metrics
+from perepisode import metrics
 from perepisode.report import drawing
 from perepisode.report.drawing import INK, Drawing
 from perepisode.report.figures import OVER
-from perepisode.report.points import Point, cvar
+from perepisode.report.points import Point
 from perepisode.report.style import count, dilemma_name, look, number, percent
 from perepisode.runs import write_atomically
 
@@ -40,7 +40,7 @@ def card(points: Sequence[Point], dilemma: str) -> Drawing:
         facts = {
             "return": point.mean_return,
             "p_over": point.interval(_over_one).mean,
-            "cvar": point.interval(cvar).mean,
+            "cvar": point.interval(metrics.cvar).mean,
         }
         _panel(axes, point, shares, facts, harm)
         rows.append({"agent": point.label, **dict(zip(BINS, shares)), **facts, "episodes": point.episodes})

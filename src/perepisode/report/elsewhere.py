@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from perepisode import agents
-from perepisode.evaluation import metrics
+from perepisode import agents, metrics
 from perepisode.report import paper_numbers
-from perepisode.report.points import Point, View, cvar
+from perepisode.report.points import Point, View
 from perepisode.report.style import count, number, percent
 from perepisode.report.tables import Table
 
@@ -74,7 +73,7 @@ def _known(point: Point, judged: dict[str, float]) -> Known:
         "return": point.mean_return,
         "p_any": metrics.p_any(counts),
         "over_1": metrics.p_over(counts, 1),
-        "cvar": cvar(counts),
+        "cvar": metrics.cvar(counts),
     }
     trained = {key: judged["p_over_1" if key == "over_1" else key] for key in here}
     printed = [one for one in paper_numbers.NUMBERS if (one.method, one.arm) == (point.method, point.arm)]

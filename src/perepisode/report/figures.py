@@ -12,10 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from perepisode.evaluation import compare, metrics
+from perepisode import metrics
+from perepisode.evaluation import compare
 from perepisode.report import matched
 from perepisode.report.drawing import BAND, FAINT, INK, WIDTH, Drawing, name_points
-from perepisode.report.points import PER_EPISODE, Point, View, cvar
+from perepisode.report.points import PER_EPISODE, Point, View
 from perepisode.report.style import dilemma_name, look, percent
 
 OVER = "#b3261e"  # beyond the budget
@@ -120,7 +121,7 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
     rows = []
     for point in view.main:
         row: dict = {"agent": point.label, "method": point.method}
-        for name, metric in (("violations", metrics.mean), ("cvar", cvar)):
+        for name, metric in (("violations", metrics.mean), ("cvar", metrics.cvar)):
             row[name], row[f"{name}_ci"], _ = point.interval(metric)
         if view.whole:
             row["least_cvar"] = point.interval(_implied(metrics.least_cvar)).mean
@@ -158,7 +159,7 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
     axes.set_xlim(left=-0.05 * axes.get_xlim()[1])  # an interval may reach below zero, a count does not
     axes.set_ylim(bottom=-0.05 * axes.get_ylim()[1])
     named = [point for point in view.main if point.method not in matched.NOT_RIVALS]
-    name_points(axes, [(p.interval(metrics.mean).mean, p.interval(cvar).mean, *_name(p)) for p in named])
+    name_points(axes, [(p.interval(metrics.mean).mean, p.interval(metrics.cvar).mean, *_name(p)) for p in named])
     axes.legend(loc="upper left")  # no tail is far above its mean
     return Drawing(figure, pd.DataFrame(rows), caption)
 
@@ -172,7 +173,7 @@ def budget_sweep(view: View) -> Drawing:
         arms = sorted(view.of(method), key=lambda point: point.value)
         arms = [point for point in arms if point.budget == point.budget]
         for point in arms:
-            returns, tail = compare.t_interval(point.returns), point.interval(cvar)
+            returns, tail = compare.t_interval(point.returns), point.interval(metrics.cvar)
             row = {"agent": point.label, "method": method, "budget": point.budget, "return": returns.mean}
             rows.append({**row, "return_ci": returns.half, "cvar": tail.mean, "cvar_ci": tail.half})
         _sweep_lines(top, bottom, method, [row for row in rows if row["method"] == method])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perepisode.evaluation import metrics
+from perepisode import metrics
 from perepisode.report import matched
-from perepisode.report.points import COUNTERS, PROTOCOLS, Episodes, View, cvar
+from perepisode.report.points import COUNTERS, PROTOCOLS, Episodes, View
 from perepisode.report.style import count, dilemma_name, number, percent, plus_minus, slug
 from perepisode.report.tables import Table, basis, seed_mean
 
@@ -30,8 +30,8 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
                         "length": seed_mean(point, "lengths"),
                         "violations": point.interval(metrics.mean).mean,
                         "p_any": point.interval(metrics.p_any).mean,
-                        "cvar": point.interval(cvar).mean,
-                        "cvar_ci": point.interval(cvar).half,
+                        "cvar": point.interval(metrics.cvar).mean,
+                        "cvar_ci": point.interval(metrics.cvar).half,
                         "episodes": point.episodes,
                     }
                     for point in other.main
@@ -87,11 +87,11 @@ def apart(view: View) -> Table | None:
             "agent": point.label,
             "return": point.mean_return,
             "violations": point.interval(metrics.mean).mean,
-            "cvar": point.interval(cvar).mean,
+            "cvar": point.interval(metrics.cvar).mean,
             "twin": twin.label if twin else "",
         }
         row["return_change"] = point.mean_return - twin.mean_return if twin else float("nan")
-        row["cvar_change"] = row["cvar"] - twin.interval(cvar).mean if twin else float("nan")
+        row["cvar_change"] = row["cvar"] - twin.interval(metrics.cvar).mean if twin else float("nan")
         rows.append(row)
     if not rows:
         return None
@@ -122,7 +122,7 @@ def runs(views: list[View]) -> Table:
             "episodes": seed.counts.size,
             "return": metrics.mean(seed.returns),
             "violations": metrics.mean(seed.counts),
-            "cvar": cvar(seed.counts),
+            "cvar": metrics.cvar(seed.counts),
         }
         for view in views
         for point in view.points

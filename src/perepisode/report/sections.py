@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from perepisode import metrics
 from perepisode.report import card, distilled, elsewhere, figures, matched, measuring, tables, training_figures, versus
 from perepisode.report import curves as training
 from perepisode.report.drawing import Drawing, to_svg
 from perepisode.report.points import PER_EPISODE, Episodes, Point, View
-from perepisode.report.style import FRACTION, dilemma_name, slug
+from perepisode.report.style import dilemma_name, slug
 
 MOST_CURVES = 8  # lines that stay readable in one panel
 
@@ -261,7 +262,7 @@ def _reading_section(inputs: Inputs) -> Section:
     meanings = {
         "Violations": "mean number of violations an episode",
         "P(≥1), P(>k)": "share of episodes with any violation, with more than k",
-        "CVaR 10 %": f"mean of the worst ⌈{FRACTION:g} N⌉ episodes of a seed, then the mean over seeds",
+        "CVaR 10 %": f"mean of the worst ⌈{metrics.WORST:g} N⌉ episodes of a seed, then the mean over seeds",
         "±": "95 % t interval over seeds, the replication unit; never over episodes",
         "Welch t, p": "two-sided test of equal means with unequal variances, one number a seed",
         "matched": "compared at equal mean return: nearest arm, or interpolated along the method's frontier",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-FRACTION = 0.1  # of the episodes: the tail that every CVaR in a report averages
-
 
 class Look(NamedTuple):
     """A method's name, colour and marker.  Colours are safe for the common colour-vision deficiencies."""

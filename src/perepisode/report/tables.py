@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from perepisode.evaluation import compare, metrics
+from perepisode import metrics
+from perepisode.evaluation import compare
 from perepisode.report import matched
-from perepisode.report.points import COUNTERS, PER_EPISODE, PROTOCOLS, Point, View, cvar
+from perepisode.report.points import COUNTERS, PER_EPISODE, PROTOCOLS, Point, View
 from perepisode.report.style import (
     dilemma_name,
     look,
@@ -47,7 +48,7 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     shown = {"Agent": _marked(view, [(point, chosen) for point in points]), **_tail_columns(tails, _over(chosen))}
     if over := _over(chosen):
         shown[over] = [percent(one.p_over.mean) for one in tails]  # its interval would not fit beside the bootstrap's
-    bounds = [compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], cvar) for point in points]
+    bounds = [compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], metrics.cvar) for point in points]
     shown["Bootstrap"] = [f"{low:.2f} – {high:.2f}" for low, high in bounds]
     shown["Tail / N"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
     frame = _tail_frame([point.label for point in points], tails)
@@ -250,7 +251,7 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
         "std": metrics.std,
         "p_any": metrics.p_any,
         "p_over_1": partial(metrics.p_over, budget=1),
-        "cvar": cvar,
+        "cvar": metrics.cvar,
     }
     rows = [_complete_row(point, metric_of, others) for point in points]
     frame = pd.DataFrame(rows)
@@ -298,7 +299,7 @@ def _complete_row(point: Point, metric_of: dict, others: list[str]) -> dict:
     row["worst"] = max(point.each(metrics.worst))
     for name in others:
         row[f"violations_{name}"] = float(np.mean([seed.others[name].mean() for seed in point.seeds]))
-        row[f"cvar_{name}"] = float(np.mean([cvar(seed.others[name]) for seed in point.seeds]))
+        row[f"cvar_{name}"] = float(np.mean([metrics.cvar(seed.others[name]) for seed in point.seeds]))
     steps = [seed.steps for seed in point.seeds]
     return {**row, "steps": max(steps), "seeds": len(point.seeds), "episodes": point.episodes}
 

@@ -6,12 +6,13 @@ from functools import partial
 
 import pandas as pd
 
-from perepisode.evaluation import compare, metrics
+from perepisode import metrics
+from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
 from perepisode.report import matched, paper_numbers
 from perepisode.report.distilled import Utility
 from perepisode.report.paper_numbers import Printed
-from perepisode.report.points import Episodes, Point, View, cvar
+from perepisode.report.points import Episodes, Point, View
 from perepisode.report.style import count, dilemma_name, look
 from perepisode.report.tables import Table, hypervolumes
 
@@ -22,7 +23,7 @@ OF_COUNTS = {
     "mean": metrics.mean,
     "p_any": metrics.p_any,
     "std": metrics.std,
-    "cvar": cvar,
+    "cvar": metrics.cvar,
     "over_1": partial(metrics.p_over, budget=1),
     "at_2": lambda counts: metrics.share_at(counts, 2, 3),
     "from_3": lambda counts: metrics.share_at(counts, 3),
@@ -126,7 +127,7 @@ def _of_point(measure: str, point: Point, view: View) -> Interval:
         return Interval(point.episodes, NAN, 0)
     if measure == "welch":
         focal = view.arm("esr", "k=1")
-        return Interval(compare.welch(point.each(cvar), focal.each(cvar)).t if focal else NAN, NAN, 0)
+        return Interval(compare.welch(point.each(metrics.cvar), focal.each(metrics.cvar)).t if focal else NAN, NAN, 0)
     if measure == "gamma_cost":
         same = (other for other in view.apart if (other.method, other.arm, other.gamma) == (point.method, point.arm, 1))
         twin = next(same, None)

@@ -92,7 +92,8 @@ def craftax_text(out: Path) -> str:
 
 def headlines(out: Path) -> dict[str, float | str]:
     """What the page shows, in three comparisons with exact truth; also written to headlines.json."""
-    from perepisode.evaluation import compare, episodes, metrics
+    from perepisode import metrics
+    from perepisode.evaluation import compare, episodes
 
     table = episodes.read(out / "episodes", without=episodes.REPLAY_COLUMNS)
     table = table[table["in_first"] & (table["gamma"] == matrix.SMALL.gamma)]
@@ -142,7 +143,7 @@ def _linear_at(table, mean_return: float) -> dict[str, float]:
 
     Every seed is a point of its own: one that trained badly is still a linear agent, of another price.
     """
-    from perepisode.evaluation import metrics
+    from perepisode import metrics
 
     own = table[table["method"].isin(("ser", "lagrangian"))]
     agents = [agent for _, agent in own.groupby("run")]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from perepisode.evaluation import metrics
+from perepisode import metrics
 
 
 def test_cvar_is_the_mean_of_the_worst_tenth_by_hand():

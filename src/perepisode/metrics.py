@@ -1,6 +1,7 @@
 """Metrics of one agent's episodes: arrays of per-episode values in, one number out.
 
-Intervals over seeds are in `compare`; formatting is in `report`.  All arithmetic is float64.
+Training, judging and reporting all take their numbers here.  Intervals over seeds are in `evaluation.compare`,
+formatting is in `report`.  All arithmetic is float64.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+WORST = 0.1  # of the episodes: the tail that a CVaR averages
 
 
 class Histogram(NamedTuple):
@@ -42,21 +45,21 @@ def p_over(counts: ArrayLike, budget: float) -> float:
     return float((_vector(counts) > budget).mean())
 
 
-def tail_size(episodes: int, fraction: float = 0.1) -> int:
+def tail_size(episodes: int, fraction: float = WORST) -> int:
     """ceil(fraction * N): how many episodes the CVaR averages."""
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction={fraction} is not a share of the episodes; use a number in (0, 1]")
     return math.ceil(round(fraction * episodes, 9))  # 0.07 * 100 is 7.000000000000001
 
 
-def cvar(counts: ArrayLike, fraction: float = 0.1) -> float:
+def cvar(counts: ArrayLike, fraction: float = WORST) -> float:
     """CVaR: mean of the worst ceil(fraction * N) episodes."""
     counts = _vector(counts)
     tail = tail_size(counts.size, fraction)
     return float(np.partition(counts, counts.size - tail)[counts.size - tail :].mean())
 
 
-def mixture_cvar(low: Histogram, high: Histogram, weight: float, fraction: float = 0.1) -> float:
+def mixture_cvar(low: Histogram, high: Histogram, weight: float, fraction: float = WORST) -> float:
     """CVaR of an agent that is `high` in this share of its episodes and `low` in all others.
 
     Its mean return and mean violations lie on the straight line between theirs; its CVaR does not.
@@ -77,13 +80,13 @@ def histogram(counts: ArrayLike) -> Histogram:
     return Histogram(values, often)
 
 
-def least_cvar(mean: float, fraction: float = 0.1) -> float:
+def least_cvar(mean: float, fraction: float = WORST) -> float:
     """The smallest CVaR that whole counts with this mean allow: every episode has ⌊mean⌋ or one more."""
     floor = math.floor(mean)
     return floor + min(1.0, (mean - floor) / fraction)
 
 
-def independent_cvar(mean: float, fraction: float = 0.1) -> float:
+def independent_cvar(mean: float, fraction: float = WORST) -> float:
     """The CVaR of violations that fall independently of each other: counts by Poisson's law.
 
     E[N; N > q] = mean P(N >= q), and the episodes that are left of the tail have q, its smallest count.
