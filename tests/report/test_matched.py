@@ -8,8 +8,8 @@ from perepisode import metrics
 from perepisode.environments import temptation_exact as truth
 from perepisode.environments.temptation import Temptation
 from perepisode.evaluation import compare, episodes
-from perepisode.report import matched
-from perepisode.report.points import Episodes
+from perepisode.report.statistics import matched
+from perepisode.report.statistics.points import Episodes
 from perepisode.study.exact import stated_utility
 
 WORLD, EPISODES = Temptation(), 20_000

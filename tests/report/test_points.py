@@ -6,7 +6,7 @@ import synthetic
 
 from perepisode import metrics
 from perepisode.evaluation import episodes as tables
-from perepisode.report.points import Episodes
+from perepisode.report.statistics.points import Episodes
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from perepisode.agents.files import ENDING, AgentFile
 from perepisode.agents.shelf import BOX
-from perepisode.report.style import count, dilemma_name, look, number, percent
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import count, number, percent
 
 TEXT = """\
 # {title}

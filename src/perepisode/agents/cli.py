@@ -19,7 +19,7 @@ class Listed:
     def __call__(self) -> int:
         from perepisode import agents
         from perepisode.agents.card import name_of
-        from perepisode.report.style import count, number, percent
+        from perepisode.report.words import count, number, percent
         from perepisode.study.overview import text_table
 
         rows = []

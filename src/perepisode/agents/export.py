@@ -12,7 +12,7 @@ from perepisode.agents.files import ENDING, AgentFile
 from perepisode.config import Refused, Run
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, extra_inputs
-from perepisode.report.curves import row_of
+from perepisode.report.statistics.curves import row_of
 from perepisode.runs import RunFolder, write_atomically
 from perepisode.training import network
 from perepisode.training.train import weights

@@ -17,7 +17,8 @@ from perepisode.replay.episode import Difference, Replay
 from perepisode.replay.pressure import pressure
 from perepisode.replay.source import Chosen, Selection
 from perepisode.report.links import TITLES
-from perepisode.report.style import dilemma_name, look, number
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import number
 from perepisode.runs import write_atomically
 from perepisode.training.objectives import Accrued
 

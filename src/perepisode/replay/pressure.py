@@ -12,7 +12,7 @@ import numpy as np
 
 from perepisode.config import ETHICAL_PENALTY
 from perepisode.replay.source import Chosen
-from perepisode.report.style import number
+from perepisode.report.words import number
 from perepisode.training import distill
 from perepisode.training.objectives import (
     METHODS,

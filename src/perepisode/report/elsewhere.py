@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from perepisode import agents, metrics
-from perepisode.report import paper_numbers
-from perepisode.report.points import Point, View
-from perepisode.report.style import count, number, percent
+from perepisode.report.statistics import paper_numbers
+from perepisode.report.statistics.points import Point, View
 from perepisode.report.tables import Table
+from perepisode.report.words import count, number, percent
 
 MEASURES = ("return", "p_any", "over_1", "cvar")  # as `paper_numbers` calls them
 HEADINGS = {"return": "Return", "p_any": "P(≥1)", "over_1": "P(>1)", "cvar": "CVaR 10 %"}

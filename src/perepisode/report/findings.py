@@ -8,9 +8,11 @@ import numpy as np
 
 from perepisode import metrics
 from perepisode.evaluation import compare
-from perepisode.report import matched, measuring, paper_numbers, tables
-from perepisode.report.points import PROTOCOLS, Episodes, Point, View
-from perepisode.report.style import count, dilemma_name, look, number, p_value, percent, plus_minus
+from perepisode.report import measuring
+from perepisode.report.statistics import frontiers, matched, paper_numbers
+from perepisode.report.statistics.points import PROTOCOLS, Episodes, Point, View
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import count, number, p_value, percent, plus_minus
 
 FEW_SEEDS = 5
 COLLAPSED = 0.7  # a seed below this share of its siblings' median return
@@ -76,12 +78,12 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
 
 def _mean_view(view: View) -> list[str]:
     """Whether ESR's means lie on the other methods' frontier: by distance, since hypervolume also fills gaps."""
-    areas = tables.hypervolumes(view)
+    areas = frontiers.hypervolumes(view)
     if not areas:
         return []
     gain = next(iter(areas.values()))["gain"]
     text = f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}"
-    short = matched.short_of_frontier(view)
+    short = frontiers.short_of_frontier(view)
     placed = {label: value for label, value in short.items() if value == value}
     beyond = [label for label in short if label not in placed]
     if not placed:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from perepisode import metrics
-from perepisode.report import matched
-from perepisode.report.points import COUNTERS, PROTOCOLS, Episodes, View
-from perepisode.report.style import count, dilemma_name, number, percent, plus_minus, slug
-from perepisode.report.tables import Table, basis, seed_mean
+from perepisode.report.statistics import matched
+from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Episodes, View
+from perepisode.report.style import dilemma_name
+from perepisode.report.tables import Table, basis
+from perepisode.report.words import count, number, percent, plus_minus, slug
 
 
 def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
@@ -27,7 +28,7 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
                         "episodes_of": "first episodes" if protocol == "first" else "window",
                         "counted_by": "exact" if counter == "exact" else "state difference",
                         "return": point.mean_return,
-                        "length": seed_mean(point, "lengths"),
+                        "length": point.seed_mean("lengths"),
                         "violations": point.interval(metrics.mean).mean,
                         "p_any": point.interval(metrics.p_any).mean,
                         "cvar": point.interval(metrics.cvar).mean,

@@ -9,11 +9,14 @@ from pathlib import Path
 import pandas as pd
 
 from perepisode import metrics
-from perepisode.report import card, distilled, elsewhere, figures, matched, measuring, tables, training_figures, versus
-from perepisode.report import curves as training
-from perepisode.report.drawing import Drawing, to_svg
-from perepisode.report.points import PER_EPISODE, Episodes, Point, View
-from perepisode.report.style import dilemma_name, slug
+from perepisode.report import elsewhere, measuring, tables, versus
+from perepisode.report.drawing import card, figures, training_figures
+from perepisode.report.drawing.canvas import Drawing, to_svg
+from perepisode.report.statistics import curves as training
+from perepisode.report.statistics import distilled, matched
+from perepisode.report.statistics.points import PER_EPISODE, Episodes, Point, View
+from perepisode.report.style import dilemma_name
+from perepisode.report.words import slug
 
 MOST_CURVES = 8  # lines that stay readable in one panel
 

@@ -10,18 +10,10 @@ import pandas as pd
 
 from perepisode import metrics
 from perepisode.evaluation import compare
-from perepisode.report import matched
-from perepisode.report.points import COUNTERS, PER_EPISODE, PROTOCOLS, Point, View
-from perepisode.report.style import (
-    dilemma_name,
-    look,
-    number,
-    p_value,
-    percent,
-    plus_minus,
-    scientific,
-    slug,
-)
+from perepisode.report.statistics import frontiers, matched
+from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import number, p_value, percent, plus_minus, scientific, slug
 
 
 @dataclass(frozen=True)
@@ -290,8 +282,8 @@ def _complete_row(point: Point, metric_of: dict, others: list[str]) -> dict:
         "trained_on": point.detector,
         "return": returns.mean,
         "return_ci": returns.half,
-        "length": seed_mean(point, "lengths"),
-        "utility": seed_mean(point, "utilities"),
+        "length": point.seed_mean("lengths"),
+        "utility": point.seed_mean("utilities"),
         "rate": float(point.rates.mean()),
     }
     for name, metric in metric_of.items():
@@ -304,41 +296,8 @@ def _complete_row(point: Point, metric_of: dict, others: list[str]) -> dict:
     return {**row, "steps": max(steps), "seeds": len(point.seeds), "episodes": point.episodes}
 
 
-def seed_mean(point: Point, name: str) -> float:
-    return float(np.mean([getattr(seed, name).mean() for seed in point.seeds]))
-
-
-def hypervolumes(view: View) -> dict[str, dict[str, float]]:
-    """Area under the mean frontier without and with the per-episode agents, in both units."""
-    base = [point for point in view.main if point.method not in PER_EPISODE]
-    if not base or len(base) == len(view.main):
-        return {}
-    result = {}
-    for unit, harm in (
-        ("per step", lambda p: p.rates.mean()),
-        ("per episode", lambda p: p.interval(metrics.mean).mean),
-    ):
-        pairs = np.array([(point.mean_return, harm(point)) for point in view.main])
-        if not np.isfinite(pairs).all():
-            continue
-        kept = pairs[compare.frontier(pairs)]
-        reference = (kept[:, 0].min(), harm(view.unconstrained) if view.unconstrained else pairs[:, 1].max())
-        without = compare.hypervolume([(point.mean_return, harm(point)) for point in base], reference)
-        if not without:  # one other agent, or all in one line: there is no area to add to
-            continue
-        together = compare.hypervolume(pairs, reference)
-        result[unit] = {
-            "without": without,
-            "with": together,
-            "gain": together / without - 1,
-            "reference_return": reference[0],
-            "reference_violations": reference[1],
-        }
-    return result
-
-
 def hypervolume(view: View) -> Table | None:
-    areas = hypervolumes(view)
+    areas = frontiers.hypervolumes(view)
     if not areas:
         return None
     digits = {"per step": "{:.3g}", "per episode": "{:.2f}"}

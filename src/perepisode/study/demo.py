@@ -67,9 +67,10 @@ def cpu_slot() -> dict[str, str]:
 def craftax_text(out: Path) -> str:
     """What the shipped agents did here, beside the device that trained them and the paper; draws the card."""
     from perepisode.evaluation import episodes
-    from perepisode.report import card, elsewhere
-    from perepisode.report.points import Episodes
-    from perepisode.report.style import percent
+    from perepisode.report import elsewhere
+    from perepisode.report.drawing import card
+    from perepisode.report.statistics.points import Episodes
+    from perepisode.report.words import percent
     from perepisode.study.overview import text_table
 
     table = episodes.read(out / "craftax" / "episodes", without=episodes.REPLAY_COLUMNS)

@@ -14,10 +14,11 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from perepisode import metrics
 from perepisode.evaluation import compare
-from perepisode.report import matched
-from perepisode.report.drawing import BAND, FAINT, INK, WIDTH, Drawing, name_points
-from perepisode.report.points import PER_EPISODE, Point, View
-from perepisode.report.style import dilemma_name, look, percent
+from perepisode.report.drawing.canvas import BAND, FAINT, INK, WIDTH, Drawing, name_points
+from perepisode.report.statistics import matched
+from perepisode.report.statistics.points import PER_EPISODE, Point, View
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import percent
 
 OVER = "#b3261e"  # beyond the budget
 MOST_BINS = 12

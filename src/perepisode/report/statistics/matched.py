@@ -23,7 +23,7 @@ import numpy as np
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval, Welch
-from perepisode.report.points import PER_EPISODE, Point, View
+from perepisode.report.statistics.points import PER_EPISODE, Point, View
 
 NOT_RIVALS = ("unconstrained", "erm")  # single points, not sweeps that can be matched
 FAR = 0.01  # of the unconstrained return: a pair further apart than this is not matched
@@ -149,24 +149,6 @@ def even(view: View, chosen: Point) -> Even | None:
     return Even(
         level, [first, *(_read(view, method, arms, VIOLATIONS, level, chosen, against) for method, arms in others)]
     )
-
-
-def short_of_frontier(view: View) -> dict[str, float]:
-    """Of each per-episode agent, the return that the other methods' frontier has at its violations, less its own.
-
-    NaN where that frontier has no such violations.
-    """
-    others = [point for point in view.main if point.method not in PER_EPISODE]
-    means = np.array([(RETURN.of(point), VIOLATIONS.of(point)) for point in others])
-    kept = means[compare.frontier(means)] if len(means) else means
-    found = {}
-    for point in view.of(*PER_EPISODE):
-        between = compare.bracket(kept[:, 1], VIOLATIONS.of(point)) if len(kept) else None
-        found[point.label] = float("nan")
-        if between is not None:
-            low, high = kept[between.low, 0], kept[between.high, 0]
-            found[point.label] = float(low + between.weight * (high - low) - point.mean_return)
-    return found
 
 
 def _frontier(view: View, method: str) -> list[Point]:

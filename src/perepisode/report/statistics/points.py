@@ -81,6 +81,10 @@ class Point:
             self._known[metric] = np.array([metric(seed.counts) for seed in self.seeds])
         return self._known[metric]
 
+    def seed_mean(self, name: str) -> float:
+        """The mean over seeds of their episodes' `lengths` or `utilities`."""
+        return float(np.mean([getattr(seed, name).mean() for seed in self.seeds]))
+
     def interval(self, metric: compare.Metric) -> Interval:
         return compare.t_interval(self.each(metric))
 

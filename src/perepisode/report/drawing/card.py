@@ -10,11 +10,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from perepisode import metrics
-from perepisode.report import drawing
-from perepisode.report.drawing import INK, Drawing
-from perepisode.report.figures import OVER
-from perepisode.report.points import Point
-from perepisode.report.style import count, dilemma_name, look, number, percent
+from perepisode.report.drawing import canvas
+from perepisode.report.drawing.canvas import INK, Drawing
+from perepisode.report.drawing.figures import OVER
+from perepisode.report.statistics.points import Point
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import count, number, percent
 from perepisode.runs import write_atomically
 
 BINS = ("0", "1", "2", "3+")
@@ -54,9 +55,9 @@ def write(points: Sequence[Point], dilemma: str, stem: Path) -> list[Path]:
     """The card as SVG and as PNG."""
     import io
 
-    with drawing.style():
+    with canvas.style():
         figure = card(points, dilemma).figure
-        svg, png = drawing.standalone(drawing.to_svg(figure, "card")), io.BytesIO()
+        svg, png = canvas.standalone(canvas.to_svg(figure, "card")), io.BytesIO()
         figure.savefig(png, format="png", dpi=DPI)
     paths = [stem.with_suffix(".svg"), stem.with_suffix(".png")]
     for path, content in zip(paths, (svg, png.getvalue())):

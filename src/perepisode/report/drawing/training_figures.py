@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from perepisode.report.curves import Curve
-from perepisode.report.drawing import WIDTH, Drawing
+from perepisode.report.drawing.canvas import WIDTH, Drawing
+from perepisode.report.statistics.curves import Curve
 from perepisode.report.style import dilemma_name, look
 
 
