@@ -7,12 +7,15 @@ formatting is in `report`.  All arithmetic is float64.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 WORST = 0.1  # of the episodes: the tail that a CVaR averages
+CVAR = f"CVaR {100 * WORST:g} %"
 
 
 class Histogram(NamedTuple):
@@ -43,6 +46,9 @@ def p_any(counts: ArrayLike) -> float:
 def p_over(counts: ArrayLike, budget: float) -> float:
     """P(> budget): share of episodes with more violations than the budget."""
     return float((_vector(counts) > budget).mean())
+
+
+over_one = partial(p_over, budget=1)
 
 
 def tail_size(episodes: int, fraction: float = WORST) -> int:
@@ -128,3 +134,40 @@ def _vector(values: ArrayLike) -> np.ndarray:
     if vector.ndim != 1 or vector.size == 0:
         raise ValueError(f"shape {vector.shape}: a metric needs one value an episode, at least one episode")
     return vector
+
+
+class Declared(NamedTuple):
+    """A metric of one seed's counts as a report shows it, for every agent, as the mean over seeds."""
+
+    name: str  # its column in a CSV; `<name>_ci` is the half width of its interval over seeds
+    heading: str  # its column on the page
+    of: Callable[[np.ndarray], float]
+    meaning: str  # among the definitions; empty where the heading says it, or the line of another metric
+    term: str = ""  # what the definitions call it, if not by its heading
+    digits: int = 2
+    interval: bool = False  # whether the page shows its interval too
+    largest: bool = False  # the largest over seeds, which has no interval
+
+
+_WORST_MEAN = f"mean of the worst ⌈{WORST:g} N⌉ episodes of a seed, then the mean over seeds"
+_IN_ORDER = (
+    Declared("violations", "Violations", mean, "mean number of violations an episode", interval=True),
+    Declared("std", "Std", std, ""),
+    Declared("p_any", "P(≥1)", p_any, "share of episodes with any violation, with more than k", "P(≥1), P(>k)", 3),
+    Declared("p_over_1", "P(>1)", over_one, "", digits=3),
+    Declared("cvar", CVAR, cvar, _WORST_MEAN, interval=True),
+    Declared("worst", "Worst", worst, "", digits=0, largest=True),
+)
+DECLARED = {metric.name: metric for metric in _IN_ORDER}
+
+
+def declare(metric: Declared) -> Declared:
+    """Show this metric, after those declared before, in every report that is built from here on."""
+    for other in DECLARED.values():
+        if metric.name == other.name or metric.heading == other.heading:
+            raise ValueError(
+                f"{metric.name!r} ({metric.heading}) cannot be declared beside {other.name!r} ({other.heading}); "
+                "choose a name and a heading of its own"
+            )
+    DECLARED[metric.name] = metric
+    return metric

@@ -234,7 +234,7 @@ def test_paper_versus_here_uses_the_papers_protocol_and_detector(study):
     row = frame[(frame["agent"] == "ESR (k=1)") & (frame["measure"] == "cvar") & (frame["dilemma"] == "no_killing")]
     view = study.view("no_killing", "window", "paper")
     point = next(point for point in view.main if (point.method, point.arm) == ("esr", "k=1"))
-    assert row["here"].iloc[0] == pytest.approx(point.interval(matched.cvar).mean)
+    assert row["here"].iloc[0] == pytest.approx(point.interval(metrics.cvar).mean)
 
 
 def test_paper_versus_here_says_where_the_scale_differs():

@@ -13,7 +13,7 @@ from perepisode.report.tables import Table
 from perepisode.report.words import count, number, percent
 
 MEASURES = ("return", "p_any", "over_1", "cvar")  # as `paper_numbers` calls them
-HEADINGS = {"return": "Return", "p_any": "P(≥1)", "over_1": "P(>1)", "cvar": "CVaR 10 %"}
+HEADINGS = {"return": "Return", "p_any": "P(≥1)", "over_1": "P(>1)", "cvar": metrics.CVAR}
 UNIT = percent(0.0)[-2:]  # what a share ends with
 WRITTEN = {"return": lambda value: number(value, 1), "p_any": percent, "over_1": percent, "cvar": number}
 

@@ -47,7 +47,7 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
         "Length": [number(value, 1) for value in frame["length"]],
         "Violations": [number(value, 3) for value in frame["violations"]],
         "P(≥1)": [number(value, 3) for value in frame["p_any"]],
-        "CVaR 10 %": [plus_minus(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
+        metrics.CVAR: [plus_minus(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
         "N": [str(value) for value in frame["episodes"]],
     }
     note = (
@@ -102,7 +102,7 @@ def apart(view: View) -> Table | None:
         "Return": [number(value) for value in frame["return"]],
         "Change of return": [number(value) for value in frame["return_change"]],
         "Violations": [number(value) for value in frame["violations"]],
-        "CVaR 10 %": [number(value) for value in frame["cvar"]],
+        metrics.CVAR: [number(value) for value in frame["cvar"]],
         "Change of CVaR": [number(value) for value in frame["cvar_change"]],
         "Compared with": [value or "–" for value in frame["twin"]],
     }
@@ -139,7 +139,7 @@ def runs(views: list[View]) -> Table:
         "N": [str(value) for value in frame["episodes"]],
         "Return": [number(value) for value in frame["return"]],
         "Violations": [number(value) for value in frame["violations"]],
-        "CVaR 10 %": [number(value) for value in frame["cvar"]],
+        metrics.CVAR: [number(value) for value in frame["cvar"]],
     }
     return Table("runs", "Runs", f"One line a training run, {basis(views[0])}.", shown, frame, list(frame["method"]))
 
@@ -156,7 +156,7 @@ def exact_optima(items: list[dict]) -> Table:
         "Return": [number(float(value)) for value in frame["return"]],
         "Violations": [number(float(value), 3) for value in frame["mean_violations"]],
         "P(over budget)": [percent(float(value), 2) for value in frame["p_over"].astype(float)],
-        "CVaR 10 %": [number(float(value), 3) for value in frame["cvar"]],
+        metrics.CVAR: [number(float(value), 3) for value in frame["cvar"]],
     }
     note = "No training and no sampling: the best that each objective can do, by backward induction."
     return Table("exact_optima", "Exact optima", note, shown, frame)

@@ -263,9 +263,7 @@ def _versus_section(inputs: Inputs) -> Section:
 
 def _reading_section(inputs: Inputs) -> Section:
     meanings = {
-        "Violations": "mean number of violations an episode",
-        "P(≥1), P(>k)": "share of episodes with any violation, with more than k",
-        "CVaR 10 %": f"mean of the worst ⌈{metrics.WORST:g} N⌉ episodes of a seed, then the mean over seeds",
+        **{one.term or one.heading: one.meaning for one in metrics.DECLARED.values() if one.meaning},
         "±": "95 % t interval over seeds, the replication unit; never over episodes",
         "Welch t, p": "two-sided test of equal means with unequal variances, one number a seed",
         "matched": "compared at equal mean return: nearest arm, or interpolated along the method's frontier",

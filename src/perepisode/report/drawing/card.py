@@ -40,7 +40,7 @@ def card(points: Sequence[Point], dilemma: str) -> Drawing:
         highest = max(highest, *shares)
         facts = {
             "return": point.mean_return,
-            "p_over": point.interval(_over_one).mean,
+            "p_over": point.interval(metrics.over_one).mean,
             "cvar": point.interval(metrics.cvar).mean,
         }
         _panel(axes, point, shares, facts, harm)
@@ -113,7 +113,3 @@ def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], harm
 def _shares(counts: np.ndarray) -> np.ndarray:
     last = len(BINS) - 1
     return np.array([metrics.share_at(counts, low, low + 1 if low < last else np.inf) for low in range(len(BINS))])
-
-
-def _over_one(counts: np.ndarray) -> float:
-    return metrics.p_over(counts, 1)

@@ -155,7 +155,7 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
                 axes.plot(*matched.tails_between(low, high, view.whole), color=look(method).colour, lw=1.1, zorder=2)
     _draw_exact(axes, exact, "cvar", "none")
     axes.set_xlabel("violations an episode")
-    axes.set_ylabel("CVaR 10 % (violations)")
+    axes.set_ylabel(f"{metrics.CVAR} (violations)")
     axes.margins(0.08)
     axes.set_xlim(left=-0.05 * axes.get_xlim()[1])  # an interval may reach below zero, a count does not
     axes.set_ylim(bottom=-0.05 * axes.get_ylim()[1])
@@ -181,7 +181,7 @@ def budget_sweep(view: View) -> Drawing:
     limit = max(row["budget"] for row in rows)
     bottom.plot([0, limit], [0, limit], "--", color=FAINT, lw=1, label="worst tenth = budget")
     top.set_ylabel("mean return")
-    bottom.set_ylabel("CVaR 10 % (violations)")
+    bottom.set_ylabel(f"{metrics.CVAR} (violations)")
     bottom.set_xlabel("budget (violations an episode)")
     bottom.set_ylim(bottom=0)
     figure.legend(*bottom.get_legend_handles_labels(), loc="outside lower center", ncols=3)

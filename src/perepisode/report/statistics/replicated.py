@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
@@ -20,7 +18,7 @@ OF_COUNTS = {
     "p_any": metrics.p_any,
     "std": metrics.std,
     "cvar": metrics.cvar,
-    "over_1": partial(metrics.p_over, budget=1),
+    "over_1": metrics.over_one,
     "at_2": lambda counts: metrics.share_at(counts, 2, 3),
     "from_3": lambda counts: metrics.share_at(counts, 3),
 }
@@ -30,7 +28,7 @@ NAMES = {
     "mean": "violations an episode",
     "p_any": "P(≥1)",
     "std": "std of violations",
-    "cvar": "CVaR 10 %",
+    "cvar": metrics.CVAR,
     "worst": "most violations in an episode",
     "over_1": "P(>1)",
     "at_2": "share at two violations",
