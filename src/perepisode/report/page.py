@@ -12,9 +12,11 @@ from perepisode.agents import Trained
 from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import discussion as own_words
 from perepisode.report import findings, tables
+from perepisode.report.blocks import Inputs
 from perepisode.report.drawing import canvas
+from perepisode.report.drawing.canvas import Drawn
 from perepisode.report.links import titles
-from perepisode.report.sections import Drawn, Inputs, Section, sections
+from perepisode.report.sections import Section, sections
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import distilled
 from perepisode.report.statistics.points import PROTOCOLS, Episodes, View
