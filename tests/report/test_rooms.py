@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import perepisode.report.statistics as statistics
 
 
+@pytest.mark.processes
 def test_statistics_draw_nothing():
     names = [path.stem for path in Path(statistics.__file__).parent.glob("*.py")]
     assert "matched" in names

@@ -142,11 +142,7 @@ def _markdown(kicker: str, finding: findings.Finding, found: list[Section]) -> s
         for block in section.blocks:
             lines += ["", f"### {_literal(block.title)}", ""]
             if isinstance(block, Drawn):
-                lines += [
-                    f"![{_literal(block.title)}](figures/{block.name}.svg)",
-                    "",
-                    _literal(block.caption),
-                ]
+                lines += [f"![{_literal(block.title)}](figures/{block.name}.svg)", "", _literal(block.caption)]
             else:
                 lines += [*_markdown_table(block), "", _literal(block.note)]
             lines += ["", f"[data](data/{block.name}.csv)"]

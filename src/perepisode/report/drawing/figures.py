@@ -69,12 +69,7 @@ def esr_family(view: View) -> Drawing:
         order = kept[compare.frontier(kept)]
         order = order[np.argsort(order[:, 1])]
         axes.plot(
-            order[:, 1],
-            order[:, 0],
-            color="#cccccc",
-            lw=6,
-            solid_capstyle="round",
-            label="other methods' envelope",
+            order[:, 1], order[:, 0], color="#cccccc", lw=6, solid_capstyle="round", label="other methods' envelope"
         )
         axes.plot(kept[:, 1], kept[:, 0], "o", color="#bdbdbd", ms=4)
     family = view.of(*PER_EPISODE)
