@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from perepisode.report import paper_numbers
-from perepisode.report.style import number, percent, plus_minus
+from perepisode.report.statistics import paper_numbers
+from perepisode.report.words import number, percent, plus_minus
 from perepisode.runs import write_atomically
 
 HERE = Path(__file__).parent

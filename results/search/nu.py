@@ -37,6 +37,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from perepisode import metrics
+
 WIDTH, STEPS = 9, 5
 TUNING_SEEDS = (1001, 1002)
 CHUNK = 20  # updates between two lines of the metrics
@@ -305,7 +307,7 @@ def measured(table: pd.DataFrame) -> pd.DataFrame:
     """One row for each judged run, in the order of CANDIDATES."""
     rows = []
     for (candidate, seed), own in table.groupby(["arm", "seed"]):
-        v = np.sort(own["violations"].to_numpy())
+        v = own["violations"].to_numpy()
         some, more = int((v > 0).sum()), int((v > 1).sum())
         rows.append(
             {
@@ -317,7 +319,7 @@ def measured(table: pd.DataFrame) -> pd.DataFrame:
                 "P(>=1)": some / len(v),
                 "P(>1)": more / len(v),
                 "second of first": more / some if some else math.nan,
-                "CVaR 10 %": v[-math.ceil(round(0.1 * len(v), 9)) :].mean(),
+                "CVaR 10 %": metrics.cvar(v),
             }
         )
     found = pd.DataFrame(rows)

@@ -8,12 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-from perepisode import agents, cli
+from perepisode import agents, cli, metrics
 from perepisode.agents import card, files, shelf
 from perepisode.agents.export import export
 from perepisode.config import Refused
 from perepisode.environments.fresh import action_key, world_key
-from perepisode.evaluation import episodes, metrics
+from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import evaluate
 from perepisode.replay.episode import key_of
 from perepisode.trained.files import AgentFile

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perepisode.evaluation import compare, metrics
+from perepisode import metrics
+from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import synthetic
 
-from perepisode.report import curves, distilled
+from perepisode.report.statistics import curves, distilled
 
 
 def test_curves_are_grouped_by_method_and_arm(tmp_path):

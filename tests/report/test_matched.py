@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perepisode import metrics
 from perepisode.environments.temptation import Temptation
 from perepisode.environments.temptation import exact as truth
-from perepisode.evaluation import compare, episodes, metrics
-from perepisode.report import matched
-from perepisode.report.points import Episodes
+from perepisode.evaluation import compare, episodes
+from perepisode.report.statistics import matched
+from perepisode.report.statistics.points import Episodes
 from perepisode.study.exact import stated_utility
 
 WORLD, EPISODES = Temptation(), 20_000

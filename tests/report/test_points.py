@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import synthetic
 
+from perepisode import metrics
 from perepisode.evaluation import episodes as tables
-from perepisode.evaluation import metrics
-from perepisode.report.points import Episodes, cvar
+from perepisode.report.statistics.points import Episodes
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_metrics_of_a_point_equal_pandas(table, study, protocol, counter):
     by_seed = rows.groupby("seed")
     assert point.returns == pytest.approx(by_seed["return"].mean().to_numpy())
     assert point.each(metrics.mean) == pytest.approx(by_seed[column].mean().to_numpy())
-    assert point.each(cvar) == pytest.approx(by_seed[column].apply(metrics.cvar).to_numpy())
+    assert point.each(metrics.cvar) == pytest.approx(by_seed[column].apply(metrics.cvar).to_numpy())
     assert point.rates == pytest.approx((by_seed[column].sum() / by_seed["length"].sum()).to_numpy())
     assert [seed.seed for seed in point.seeds] == sorted(synthetic.SEEDS)
 

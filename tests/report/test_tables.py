@@ -6,11 +6,13 @@ import pytest
 import synthetic
 from scipy import stats
 
-from perepisode.evaluation import compare, metrics
+from perepisode import metrics
+from perepisode.evaluation import compare
 from perepisode.evaluation import episodes as tables_of
-from perepisode.report import findings, matched, measuring, paper_numbers, tables, versus
-from perepisode.report.points import Episodes
-from perepisode.report.style import number
+from perepisode.report import findings, measuring, tables, versus
+from perepisode.report.statistics import frontiers, matched, paper_numbers
+from perepisode.report.statistics.points import Episodes
+from perepisode.report.words import number
 
 
 def agents(rows, **columns):
@@ -165,7 +167,7 @@ def test_a_method_that_the_unconstrained_agent_beats_everywhere_is_not_read():
 
 def test_how_far_esr_is_below_the_others_frontier(view):
     """The others' frontier: 32.9 at 0.125 violations, 35.2 at 1, 37.1 at 2.5.  k=1 has 0.75 of them, k=4 has 1.5."""
-    short = matched.short_of_frontier(view)
+    short = frontiers.short_of_frontier(view)
     assert short["ESR (k=1)"] == pytest.approx(32.9 + 2.3 * 0.625 / 0.875 - 34.15)
     assert short["ESR (k=4)"] == pytest.approx(35.2 + 1.9 / 3 - 34.85)
 
@@ -203,13 +205,13 @@ def test_cost_of_compliance(view):
 
 
 def test_hypervolume_without_and_with_esr(view):
-    area = tables.hypervolumes(view)["per episode"]
+    area = frontiers.hypervolumes(view)["per episode"]
     reference = (32.9, 2.5)
     base = [(37.1, 2.5), (35.2, 1.0), (32.9, 0.125)]
     assert (area["reference_return"], area["reference_violations"]) == pytest.approx(reference)
     assert area["without"] == pytest.approx(compare.hypervolume(base, reference))
     assert area["with"] == pytest.approx(compare.hypervolume([*base, (34.15, 0.75), (34.85, 1.5)], reference))
-    assert tables.hypervolumes(view)["per step"]["with"] == pytest.approx(area["with"] / 10)
+    assert frontiers.hypervolumes(view)["per step"]["with"] == pytest.approx(area["with"] / 10)
 
 
 def test_complete_table_counts_all_dilemmas(study):
@@ -232,7 +234,7 @@ def test_paper_versus_here_uses_the_papers_protocol_and_detector(study):
     row = frame[(frame["agent"] == "ESR (k=1)") & (frame["measure"] == "cvar") & (frame["dilemma"] == "no_killing")]
     view = study.view("no_killing", "window", "paper")
     point = next(point for point in view.main if (point.method, point.arm) == ("esr", "k=1"))
-    assert row["here"].iloc[0] == pytest.approx(point.interval(matched.cvar).mean)
+    assert row["here"].iloc[0] == pytest.approx(point.interval(metrics.cvar).mean)
 
 
 def test_paper_versus_here_says_where_the_scale_differs():

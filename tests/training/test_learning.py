@@ -10,8 +10,8 @@ from scipy.special import expit
 from perepisode.config import Protocol
 from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.environments.temptation.exact import esr_optimum, linear_price
-from perepisode.evaluation.metrics import p_any, p_over
 from perepisode.evaluation.rollout import Agent, judge
+from perepisode.metrics import p_any, p_over
 from perepisode.runs import Run
 from perepisode.training.train import Options, train
 

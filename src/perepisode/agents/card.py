@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perepisode.report.style import count, dilemma_name, look, number, percent
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import count, number, percent
 from perepisode.trained.files import ENDING, AgentFile
 from perepisode.trained.shelf import BOX
 

@@ -11,7 +11,7 @@ from perepisode.agents import card, statistics
 from perepisode.config import Refused
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, extra_inputs
-from perepisode.report.curves import row_of
+from perepisode.report.statistics.curves import row_of
 from perepisode.runs import Run, RunFolder, write_atomically
 from perepisode.trained import files
 from perepisode.trained.files import ENDING, AgentFile

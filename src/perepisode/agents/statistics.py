@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perepisode import metrics
 from perepisode.config import Refused
-from perepisode.evaluation import metrics
 
 
 def of(table: pd.DataFrame, run: str) -> dict[str, Any]:

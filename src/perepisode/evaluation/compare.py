@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from perepisode.evaluation import metrics
+from perepisode import metrics
 
 Metric = Callable[[np.ndarray], float]
 Mix = Callable[[int, int, float], float]

@@ -18,7 +18,8 @@ from perepisode.replay.episode import Difference, Replay
 from perepisode.replay.pressure import pressure
 from perepisode.replay.source import Chosen, Selection
 from perepisode.report.links import TITLES
-from perepisode.report.style import dilemma_name, look, number
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import number
 from perepisode.runs import write_atomically
 
 APART = 10  # steps without another violation within reach that part two meetings

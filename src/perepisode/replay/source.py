@@ -17,7 +17,7 @@ from perepisode.compilation import cache_folder
 from perepisode.config import Protocol, Refused, canonical
 from perepisode.environments import WORLDS
 from perepisode.evaluation import episodes
-from perepisode.report.points import PER_EPISODE
+from perepisode.report.statistics.points import PER_EPISODE
 from perepisode.runs import Run, RunFolder, versions
 from perepisode.trained import AgentFile, Trained
 

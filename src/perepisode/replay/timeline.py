@@ -9,7 +9,7 @@ import numpy as np
 
 from perepisode.methods import Pressure
 from perepisode.replay.episode import Replay
-from perepisode.report.style import number
+from perepisode.report.words import number
 
 TOP = 100.0  # height of a drawing in its own units; the page stretches it
 WIDE_ENOUGH = 150  # steps up to which a bar has the width of its step

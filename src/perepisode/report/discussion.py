@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from perepisode.config import Refused
-from perepisode.report.style import number, percent, plus_minus
+from perepisode.report.words import number, percent, plus_minus
 
 HEADING = "### "
 

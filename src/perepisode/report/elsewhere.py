@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from perepisode import metrics
 from perepisode import trained as agents
-from perepisode.evaluation import metrics
-from perepisode.report import paper_numbers
-from perepisode.report.points import Point, View, cvar
-from perepisode.report.style import count, number, percent
+from perepisode.report.statistics import paper_numbers
+from perepisode.report.statistics.points import Point, View
 from perepisode.report.tables import Table
+from perepisode.report.words import count, number, percent
 
 MEASURES = ("return", "p_any", "over_1", "cvar")  # as `paper_numbers` calls them
-HEADINGS = {"return": "Return", "p_any": "P(≥1)", "over_1": "P(>1)", "cvar": "CVaR 10 %"}
+HEADINGS = {"return": "Return", "p_any": "P(≥1)", "over_1": "P(>1)", "cvar": metrics.CVAR}
 UNIT = percent(0.0)[-2:]  # what a share ends with
 WRITTEN = {"return": lambda value: number(value, 1), "p_any": percent, "over_1": percent, "cvar": number}
 
@@ -74,7 +74,7 @@ def _known(point: Point, judged: dict[str, float]) -> Known:
         "return": point.mean_return,
         "p_any": metrics.p_any(counts),
         "over_1": metrics.p_over(counts, 1),
-        "cvar": cvar(counts),
+        "cvar": metrics.cvar(counts),
     }
     trained = {key: judged["p_over_1" if key == "over_1" else key] for key in here}
     printed = [one for one in paper_numbers.NUMBERS if (one.method, one.arm) == (point.method, point.arm)]

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perepisode.evaluation import compare, metrics
-from perepisode.report import matched, measuring, paper_numbers, tables
-from perepisode.report.points import PROTOCOLS, Episodes, Point, View, cvar
-from perepisode.report.style import count, dilemma_name, look, number, p_value, percent, plus_minus
+from perepisode import metrics
+from perepisode.evaluation import compare
+from perepisode.report import measuring
+from perepisode.report.statistics import frontiers, matched, paper_numbers
+from perepisode.report.statistics.points import PROTOCOLS, Episodes, Point, View
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import count, number, p_value, percent, plus_minus
 
 FEW_SEEDS = 5
 COLLAPSED = 0.7  # a seed below this share of its siblings' median return
@@ -55,12 +58,12 @@ def find(episodes: Episodes, views: list[View]) -> Finding:
 
 
 def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
-    own = plus_minus(*chosen.interval(cvar)[:2])
+    own = plus_minus(*chosen.interval(metrics.cvar)[:2])
     name = dilemma_name(view.dilemma)
     if not rivals:
         mean = number(chosen.interval(metrics.mean).mean)
         return f"{name}: {chosen.label} averages {mean} violations an episode, and {own} in its worst tenth."
-    others = [point.interval(cvar).mean for point in rivals]
+    others = [point.interval(metrics.cvar).mean for point in rivals]
     span = number(others[0]) if len(others) == 1 else f"{number(min(others))} to {number(max(others))}"
     nearest, verb = ("agent", "commits") if len(others) == 1 else ("agents", "commit")
     returns = ""
@@ -75,12 +78,12 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
 
 def _mean_view(view: View) -> list[str]:
     """Whether ESR's means lie on the other methods' frontier: by distance, since hypervolume also fills gaps."""
-    areas = tables.hypervolumes(view)
+    areas = frontiers.hypervolumes(view)
     if not areas:
         return []
     gain = next(iter(areas.values()))["gain"]
     text = f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}"
-    short = matched.short_of_frontier(view)
+    short = frontiers.short_of_frontier(view)
     placed = {label: value for label, value in short.items() if value == value}
     beyond = [label for label in short if label not in placed]
     if not placed:
@@ -154,8 +157,8 @@ def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
     """Worst-decile means at matched return with Welch's test, each rival judged on its own."""
     judged = []
     for rival in rivals:
-        test = compare.welch(rival.each(cvar), chosen.each(cvar))
-        mean = plus_minus(*rival.interval(cvar)[:2])
+        test = compare.welch(rival.each(metrics.cvar), chosen.each(metrics.cvar))
+        mean = plus_minus(*rival.interval(metrics.cvar)[:2])
         if test.p != test.p:
             verdict = "one seed, no test"
         elif test.p < SIGNIFICANT:
@@ -164,7 +167,7 @@ def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
         else:
             verdict = f"not distinguishable, t = {number(test.t, 1)}, p {_p(test.p)}"
         judged.append(f"{rival.label} {mean} ({verdict})")
-    own = plus_minus(*chosen.interval(cvar)[:2])
+    own = plus_minus(*chosen.interval(metrics.cvar)[:2])
     level = number(chosen.mean_return, 1)
     at = "nearest to" if matched.unmatched(view, chosen, rivals) else "at"
     return f"worst-tenth mean {at} return {level}: {chosen.label} {own}; {'; '.join(judged)}."
@@ -198,7 +201,7 @@ def _detector_view(episodes: Episodes, view: View) -> list[str]:
             text += f"; {over} of episodes are over its budget, {noted} by that one"
         twin = view.arm(point.method, point.arm)
         if twin is not None:
-            text += f". Trained on exact counts: {plus_minus(*twin.interval(cvar)[:2])}"
+            text += f". Trained on exact counts: {plus_minus(*twin.interval(metrics.cvar)[:2])}"
         sentences.append(text + ".")
     return sentences
 
@@ -228,7 +231,8 @@ def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
         caveats.append(f"Not truly matched: {listed} against {number(chosen.mean_return)} of {chosen.label}; {remedy}.")
     if not rivals:
         caveats.append("No other method to match with, so nothing here is a comparison at equal return.")
-    flat = [point.label for point in (chosen, *rivals) if len(point.seeds) > 1 and np.ptp(point.each(cvar)) == 0]
+    seen = [(point, point.each(metrics.cvar)) for point in (chosen, *rivals)]
+    flat = [point.label for point, tails in seen if tails.size > 1 and np.ptp(tails) == 0]
     if flat:
         caveats.append(f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero is not certainty.")
     return caveats

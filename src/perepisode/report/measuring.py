@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perepisode.evaluation import metrics
-from perepisode.report import matched
-from perepisode.report.points import COUNTERS, PROTOCOLS, Episodes, View, cvar
-from perepisode.report.style import count, dilemma_name, number, percent, plus_minus, slug
-from perepisode.report.tables import Table, basis, seed_mean
+from perepisode import metrics
+from perepisode.report.statistics import matched
+from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Episodes, View
+from perepisode.report.style import dilemma_name
+from perepisode.report.tables import Table, basis
+from perepisode.report.words import count, number, percent, plus_minus, slug
 
 
 def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
@@ -27,11 +28,11 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
                         "episodes_of": "first episodes" if protocol == "first" else "window",
                         "counted_by": "exact" if counter == "exact" else "state difference",
                         "return": point.mean_return,
-                        "length": seed_mean(point, "lengths"),
+                        "length": point.seed_mean("lengths"),
                         "violations": point.interval(metrics.mean).mean,
                         "p_any": point.interval(metrics.p_any).mean,
-                        "cvar": point.interval(cvar).mean,
-                        "cvar_ci": point.interval(cvar).half,
+                        "cvar": point.interval(metrics.cvar).mean,
+                        "cvar_ci": point.interval(metrics.cvar).half,
                         "episodes": point.episodes,
                     }
                     for point in other.main
@@ -46,7 +47,7 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
         "Length": [number(value, 1) for value in frame["length"]],
         "Violations": [number(value, 3) for value in frame["violations"]],
         "P(≥1)": [number(value, 3) for value in frame["p_any"]],
-        "CVaR 10 %": [plus_minus(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
+        metrics.CVAR: [plus_minus(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
         "N": [str(value) for value in frame["episodes"]],
     }
     note = (
@@ -87,11 +88,11 @@ def apart(view: View) -> Table | None:
             "agent": point.label,
             "return": point.mean_return,
             "violations": point.interval(metrics.mean).mean,
-            "cvar": point.interval(cvar).mean,
+            "cvar": point.interval(metrics.cvar).mean,
             "twin": twin.label if twin else "",
         }
         row["return_change"] = point.mean_return - twin.mean_return if twin else float("nan")
-        row["cvar_change"] = row["cvar"] - twin.interval(cvar).mean if twin else float("nan")
+        row["cvar_change"] = row["cvar"] - twin.interval(metrics.cvar).mean if twin else float("nan")
         rows.append(row)
     if not rows:
         return None
@@ -101,7 +102,7 @@ def apart(view: View) -> Table | None:
         "Return": [number(value) for value in frame["return"]],
         "Change of return": [number(value) for value in frame["return_change"]],
         "Violations": [number(value) for value in frame["violations"]],
-        "CVaR 10 %": [number(value) for value in frame["cvar"]],
+        metrics.CVAR: [number(value) for value in frame["cvar"]],
         "Change of CVaR": [number(value) for value in frame["cvar_change"]],
         "Compared with": [value or "–" for value in frame["twin"]],
     }
@@ -122,7 +123,7 @@ def runs(views: list[View]) -> Table:
             "episodes": seed.counts.size,
             "return": metrics.mean(seed.returns),
             "violations": metrics.mean(seed.counts),
-            "cvar": cvar(seed.counts),
+            "cvar": metrics.cvar(seed.counts),
         }
         for view in views
         for point in view.points
@@ -138,7 +139,7 @@ def runs(views: list[View]) -> Table:
         "N": [str(value) for value in frame["episodes"]],
         "Return": [number(value) for value in frame["return"]],
         "Violations": [number(value) for value in frame["violations"]],
-        "CVaR 10 %": [number(value) for value in frame["cvar"]],
+        metrics.CVAR: [number(value) for value in frame["cvar"]],
     }
     return Table("runs", "Runs", f"One line a training run, {basis(views[0])}.", shown, frame, list(frame["method"]))
 
@@ -155,7 +156,7 @@ def exact_optima(items: list[dict]) -> Table:
         "Return": [number(float(value)) for value in frame["return"]],
         "Violations": [number(float(value), 3) for value in frame["mean_violations"]],
         "P(over budget)": [percent(float(value), 2) for value in frame["p_over"].astype(float)],
-        "CVaR 10 %": [number(float(value), 3) for value in frame["cvar"]],
+        metrics.CVAR: [number(float(value), 3) for value in frame["cvar"]],
     }
     note = "No training and no sampling: the best that each objective can do, by backward induction."
     return Table("exact_optima", "Exact optima", note, shown, frame)

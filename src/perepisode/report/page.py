@@ -9,12 +9,16 @@ from pathlib import Path
 
 import perepisode
 from perepisode.evaluation import episodes as episodes_table
-from perepisode.report import curves as training
 from perepisode.report import discussion as own_words
-from perepisode.report import distilled, drawing, findings, tables
+from perepisode.report import findings, tables
+from perepisode.report.blocks import Inputs
+from perepisode.report.drawing import canvas
+from perepisode.report.drawing.canvas import Drawn
 from perepisode.report.links import titles
-from perepisode.report.points import PROTOCOLS, Episodes, View
-from perepisode.report.sections import Drawn, Inputs, Section, sections
+from perepisode.report.sections import Section, sections
+from perepisode.report.statistics import curves as training
+from perepisode.report.statistics import distilled
+from perepisode.report.statistics.points import PROTOCOLS, Episodes, View
 from perepisode.report.style import dilemma_name, look
 from perepisode.runs import write_atomically
 from perepisode.trained import Trained
@@ -47,7 +51,7 @@ def build(
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
     inputs = Inputs(study, _views(study), training.read(curves), read, _read_exact(exact), _linked(watch, out_dir))
     finding = findings.find(study, inputs.views)
-    with drawing.style():
+    with canvas.style():
         found = sections(inputs)
     if discussion is not None:
         frames = {block.name: block.frame for section in found for block in section.blocks}
@@ -93,7 +97,7 @@ def _write(out: Path, inputs: Inputs, finding: findings.Finding, found: list[Sec
     for block in (block for section in found for block in section.blocks):
         block.frame.to_csv(out / "data" / f"{block.name}.csv", index=False)
         if isinstance(block, Drawn):
-            (out / "figures" / f"{block.name}.svg").write_text(drawing.standalone(block.svg))
+            (out / "figures" / f"{block.name}.svg").write_text(canvas.standalone(block.svg))
     kicker = _kicker(inputs)
     write_atomically(out / "report.md", _markdown(kicker, finding, found))
     write_atomically(out / "index.html", _html(kicker, finding, found))
@@ -138,11 +142,7 @@ def _markdown(kicker: str, finding: findings.Finding, found: list[Section]) -> s
         for block in section.blocks:
             lines += ["", f"### {_literal(block.title)}", ""]
             if isinstance(block, Drawn):
-                lines += [
-                    f"![{_literal(block.title)}](figures/{block.name}.svg)",
-                    "",
-                    _literal(block.caption),
-                ]
+                lines += [f"![{_literal(block.title)}](figures/{block.name}.svg)", "", _literal(block.caption)]
             else:
                 lines += [*_markdown_table(block), "", _literal(block.note)]
             lines += ["", f"[data](data/{block.name}.csv)"]

@@ -8,24 +8,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from perepisode.report import card, distilled, elsewhere, figures, matched, measuring, tables, training_figures, versus
-from perepisode.report import curves as training
-from perepisode.report.drawing import Drawing, to_svg
-from perepisode.report.points import PER_EPISODE, Episodes, Point, View
-from perepisode.report.style import FRACTION, dilemma_name, slug
+from perepisode import metrics
+from perepisode.report import elsewhere, measuring, tables, versus
+from perepisode.report.blocks import BLOCKS, Case, Inputs, Shown
+from perepisode.report.drawing import card, figures, training_figures
+from perepisode.report.drawing.canvas import Drawing, drawn
+from perepisode.report.statistics import curves as training
+from perepisode.report.statistics import matched
+from perepisode.report.statistics.points import View
+from perepisode.report.style import dilemma_name
+from perepisode.report.words import slug
 
 MOST_CURVES = 8  # lines that stay readable in one panel
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure as the page shows it."""
-
-    name: str
-    title: str
-    caption: str
-    svg: str
-    frame: object
 
 
 @dataclass
@@ -39,25 +33,14 @@ class Section:
     left_out: list[str] = field(default_factory=list)
 
     def draw(self, name: str, title: str, made: Drawing) -> None:
-        self.blocks.append(Drawn(name, title, made.caption, to_svg(made.figure, name), made.frame))
+        self.add(drawn(name, title, made))
 
-    def add(self, table: tables.Table | None, otherwise: str = "") -> None:
-        if table is not None:
-            self.blocks.append(table)
-        elif otherwise:
-            self.left_out.append(otherwise)
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Everything a report may draw on."""
-
-    episodes: Episodes
-    views: list[View]
-    curves: list[training.Curve]
-    utilities: dict[str, tuple[distilled.Utility, float]]
-    exact: list[dict]
-    watch: list[tuple[str, str]]  # episodes to watch: title, address
+    def add(self, shown: Shown) -> None:
+        """A block, or the sentence that says why it is left out."""
+        if isinstance(shown, str):
+            self.left_out.append(shown)
+        elif shown is not None:
+            self.blocks.append(shown)
 
 
 def sections(inputs: Inputs) -> list[Section]:
@@ -101,83 +84,30 @@ def _shipped_section(view: View) -> Section:
 def _dilemma_section(view: View, inputs: Inputs) -> Section:
     section = Section(f"dilemma-{inputs.views.index(view)}", dilemma_name(view.dilemma))
     chosen = matched.focal(view)
-    rivals = matched.partners(view, chosen) if chosen else []
     if view.binds is False:
         section.intro = (
             "This dilemma does not bind: even the unconstrained agent hardly ever violates. Frontier, "
             "distributions, matched tails and hypervolume are left out: without violations they say nothing."
         )
     elif chosen is None:
-        section.left_out.append("Comparisons are left out: all agents of this dilemma are kept apart.")
+        section.add("Comparisons are left out: all agents of this dilemma are kept apart.")
     else:
-        _comparison_blocks(section, view, chosen, rivals, inputs)
-        section.add(
-            tables.hypervolume(view), "Hypervolume is left out: it needs ESR beside a frontier of other agents."
-        )
+        case = Case(view, chosen, matched.partners(view, chosen), inputs)
+        for block in BLOCKS.values():
+            section.add(block(case))
     if view.unconstrained is not None and chosen is not None:
         section.add(tables.cost_of_compliance(view, chosen))
     else:
-        section.left_out.append("Cost of compliance is left out: there is no unconstrained agent to compare with.")
+        section.add("Cost of compliance is left out: there is no unconstrained agent to compare with.")
     section.add(measuring.apart(view))
     section.add(tables.complete(view, inputs.episodes.dilemmas))
     return section
 
 
-def _comparison_blocks(section: Section, view: View, chosen: Point, rivals: list[Point], inputs: Inputs) -> None:
-    name = slug(view.dilemma)
-    if len(view.main) > 1:
-        section.draw(
-            f"frontier_{name}",
-            "Mean return against mean violations",
-            figures.frontier(view, chosen, inputs.exact),
-        )
-        section.draw(f"tail_{name}", "The worst tenth against the mean", figures.tail(view, inputs.exact))
-    else:
-        section.left_out.append("The frontier is left out: it needs more than one agent.")
-    shown = [chosen, *rivals]
-    drawing = figures.distributions(shown, chosen.budget, _exact_for(shown, inputs.exact))
-    level = "nearest" if matched.unmatched(view, chosen, rivals) else "matched"
-    section.draw(f"distributions_{name}", f"Violations per episode at {level} return", drawing)
-    if rivals:
-        section.add(tables.matched_nearest(view, chosen))
-        section.add(tables.matched_wider(view, chosen))
-        nowhere = f"Interpolated tails are left out: no rival's frontier reaches the return of {chosen.label}."
-        section.add(tables.matched_interpolated(view, chosen), nowhere)
-        section.add(
-            tables.same_violations(view, chosen),
-            "Tails at the same mean violations are left out: there is no mean that two methods' frontiers reach.",
-        )
-    else:
-        section.left_out.append("Matched tails are left out: there is no second method with a sweep to match.")
-    if len([point for point in view.of("esr") if point.value == point.value]) > 1:
-        section.draw(f"budget_sweep_{name}", "Budget sweep", figures.budget_sweep(view))
-    else:
-        section.left_out.append("The budget sweep is left out: it needs ESR at two budgets or more.")
-    if len(view.of(*PER_EPISODE)) > 1:
-        section.draw(f"esr_family_{name}", "The ESR family on the frontier", figures.esr_family(view))
-    else:
-        section.left_out.append("The ESR family is left out: there are fewer than two such agents.")
-
-
-def _exact_for(points: list[Point], exact: list[dict]) -> dict[str, list[float]]:
-    """Exact distributions by the label of the agent that they are the optimum of."""
-    found = {}
-    for point in points:
-        for item in exact:
-            names = (
-                point.label,
-                f"{point.method} {point.arm}",
-                point.arm if item["kind"] == point.method else None,
-            )
-            if item["label"] in names and item.get("distribution"):
-                found[point.label] = item["distribution"]
-    return found
-
-
 def _training_section(inputs: Inputs) -> Section:
     section = Section("training", "Training")
     if not inputs.curves:
-        section.left_out.append("Training curves and λ are left out: no run with a training curve was given.")
+        section.add("Training curves and λ are left out: no run with a training curve was given.")
         return section
     for view in inputs.views:
         main = [curve for curve in inputs.curves if not _other_gamma(curve.gamma, inputs.episodes.main_gamma)]
@@ -187,7 +117,7 @@ def _training_section(inputs: Inputs) -> Section:
             own += [curve.without("violations") for curve in free]  # they were counted for another dilemma
         groups = training.group(own)
         if not any(method != "unconstrained" for method, _ in groups):
-            section.left_out.append(f"{dilemma_name(view.dilemma)}: no curves among the run folders.")
+            section.add(f"{dilemma_name(view.dilemma)}: no curves among the run folders.")
             continue
         title = f"Training on {dilemma_name(view.dilemma)}"
         section.draw(
@@ -227,7 +157,7 @@ def _utility_section(inputs: Inputs) -> Section:
             "utility_slices", "Utility at fixed violation counts", training_figures.utility_slices(drawn, tops)
         )
     else:
-        section.left_out.append("Utility slices are left out: no distilled utility was given.")
+        section.add("Utility slices are left out: no distilled utility was given.")
     return section
 
 
@@ -241,16 +171,14 @@ def _measuring_section(inputs: Inputs) -> Section:
             section.add(measuring.protocols(inputs.episodes, view, chosen))
         section.add(measuring.missed(inputs.episodes, view.dilemma))
     if not section.blocks:
-        section.left_out.append("Protocol and detector are left out: there is one protocol and one count only.")
+        section.add("Protocol and detector are left out: there is one protocol and one count only.")
     return section
 
 
 def _versus_section(inputs: Inputs) -> Section:
     section = Section("paper", "Paper versus here")
     if inputs.episodes.environment == "external":
-        section.left_out.append(
-            "Paper versus here is left out: another environment and other methods than the paper's."
-        )
+        section.add("Paper versus here is left out: another environment and other methods than the paper's.")
         return section
     utilities = {name: utility for name, (utility, _) in inputs.utilities.items()}
     section.add(versus.paper_versus_here(inputs.episodes, utilities))
@@ -259,9 +187,7 @@ def _versus_section(inputs: Inputs) -> Section:
 
 def _reading_section(inputs: Inputs) -> Section:
     meanings = {
-        "Violations": "mean number of violations an episode",
-        "P(≥1), P(>k)": "share of episodes with any violation, with more than k",
-        "CVaR 10 %": f"mean of the worst ⌈{FRACTION:g} N⌉ episodes of a seed, then the mean over seeds",
+        **{one.term or one.heading: one.meaning for one in metrics.DECLARED.values() if one.meaning},
         "±": "95 % t interval over seeds, the replication unit; never over episodes",
         "Welch t, p": "two-sided test of equal means with unequal variances, one number a seed",
         "matched": "compared at equal mean return: nearest arm, or interpolated along the method's frontier",

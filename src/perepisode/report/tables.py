@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from perepisode.evaluation import compare, metrics
-from perepisode.report import matched
-from perepisode.report.points import COUNTERS, PER_EPISODE, PROTOCOLS, Point, View, cvar
-from perepisode.report.style import (
-    dilemma_name,
-    look,
-    number,
-    p_value,
-    percent,
-    plus_minus,
-    scientific,
-    slug,
-)
+from perepisode import metrics
+from perepisode.evaluation import compare
+from perepisode.report.statistics import frontiers, matched
+from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import number, p_value, percent, plus_minus, scientific, slug
 
 
 @dataclass(frozen=True)
@@ -47,7 +39,7 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     shown = {"Agent": _marked(view, [(point, chosen) for point in points]), **_tail_columns(tails, _over(chosen))}
     if over := _over(chosen):
         shown[over] = [percent(one.p_over.mean) for one in tails]  # its interval would not fit beside the bootstrap's
-    bounds = [compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], cvar) for point in points]
+    bounds = [compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], metrics.cvar) for point in points]
     shown["Bootstrap"] = [f"{low:.2f} – {high:.2f}" for low, high in bounds]
     shown["Tail / N"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
     frame = _tail_frame([point.label for point in points], tails)
@@ -183,7 +175,7 @@ def _tail_columns(tails: list[matched.Tail], over: str) -> dict[str, list[str]]:
     if over:
         columns[over] = [percent(*one.p_over[:2]) for one in tails]
     columns["Std"] = [number(one.std.mean) for one in tails]
-    columns["CVaR 10 %"] = [plus_minus(one.cvar.mean, one.cvar.half) for one in tails]
+    columns[metrics.CVAR] = [plus_minus(one.cvar.mean, one.cvar.half) for one in tails]
     tests = [one.against_focal for one in tails]
     columns["Welch t (p)"] = ["" if test is None else f"{number(test.t, 1)} ({p_value(test.p)})" for test in tests]
     return columns
@@ -245,31 +237,25 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
     """Every agent of a dilemma, all dilemmas counted."""
     points = view.points
     others = [name for name in dilemmas if name != view.dilemma and name in points[0].seeds[0].others]
-    metric_of = {
-        "violations": metrics.mean,
-        "std": metrics.std,
-        "p_any": metrics.p_any,
-        "p_over_1": partial(metrics.p_over, budget=1),
-        "cvar": cvar,
-    }
-    rows = [_complete_row(point, metric_of, others) for point in points]
+    rows = [_complete_row(point, others) for point in points]
     frame = pd.DataFrame(rows)
-    shown = {
-        "Agent": [point.label for point in points],
-        "Return": [plus_minus(row["return"], row["return_ci"]) for row in rows],
-        "Length": [number(row["length"], 0) for row in rows],
-        "Violations": [plus_minus(row["violations"], row["violations_ci"]) for row in rows],
-        "per step": [scientific(row["rate"]) for row in rows],
-        "Std": [number(row["std"]) for row in rows],
-        "P(≥1)": [number(row["p_any"], 3) for row in rows],
-        "P(>1)": [number(row["p_over_1"], 3) for row in rows],
-        "CVaR 10 %": [plus_minus(row["cvar"], row["cvar_ci"]) for row in rows],
-        "Worst": [number(row["worst"], 0) for row in rows],
-        **{dilemma_name(name): [number(row[f"violations_{name}"]) for row in rows] for name in others},
-        "Utility": [number(row["utility"]) for row in rows],
-        "Seeds": [str(row["seeds"]) for row in rows],
-        "Episodes": [str(row["episodes"]) for row in rows],
-    }
+    counted = {one.heading: [_counted_cell(one, row) for row in rows] for one in metrics.DECLARED.values()}
+    shown = _joined(
+        {
+            "Agent": [point.label for point in points],
+            "Return": [plus_minus(row["return"], row["return_ci"]) for row in rows],
+            "Length": [number(row["length"], 0) for row in rows],
+            "Violations": counted.pop("Violations"),  # an episode, and beside it a step
+            "per step": [scientific(row["rate"]) for row in rows],
+        },
+        counted,
+        {dilemma_name(name): [number(row[f"violations_{name}"]) for row in rows] for name in others},
+        {
+            "Utility": [number(row["utility"]) for row in rows],
+            "Seeds": [str(row["seeds"]) for row in rows],
+            "Episodes": [str(row["episodes"]) for row in rows],
+        },
+    )
     shown = {name: cells for name, cells in shown.items() if any(cell != "–" for cell in cells)}
     note = f"All agents trained for {dilemma_name(view.dilemma)}, {basis(view)}, means over seeds."
     if others:
@@ -279,9 +265,9 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
     return Table(f"complete_{slug(view.dilemma)}", "All agents", note, shown, frame, methods, wide=True)
 
 
-def _complete_row(point: Point, metric_of: dict, others: list[str]) -> dict:
+def _complete_row(point: Point, others: list[str]) -> dict:
     returns = compare.t_interval(point.returns)
-    row = {
+    agent = {
         "agent": point.label,
         "method": point.method,
         "arm": point.arm,
@@ -289,55 +275,43 @@ def _complete_row(point: Point, metric_of: dict, others: list[str]) -> dict:
         "trained_on": point.detector,
         "return": returns.mean,
         "return_ci": returns.half,
-        "length": seed_mean(point, "lengths"),
-        "utility": seed_mean(point, "utilities"),
+        "length": point.seed_mean("lengths"),
+        "utility": point.seed_mean("utilities"),
         "rate": float(point.rates.mean()),
     }
-    for name, metric in metric_of.items():
-        row[name], row[f"{name}_ci"], _ = point.interval(metric)
-    row["worst"] = max(point.each(metrics.worst))
+    counted = {}
+    for one in metrics.DECLARED.values():
+        if one.largest:
+            counted[one.name] = max(point.each(one.of))
+        else:
+            counted[one.name], counted[f"{one.name}_ci"], _ = point.interval(one.of)
+    rest = {}
     for name in others:
-        row[f"violations_{name}"] = float(np.mean([seed.others[name].mean() for seed in point.seeds]))
-        row[f"cvar_{name}"] = float(np.mean([cvar(seed.others[name]) for seed in point.seeds]))
+        rest[f"violations_{name}"] = float(np.mean([seed.others[name].mean() for seed in point.seeds]))
+        rest[f"cvar_{name}"] = float(np.mean([metrics.cvar(seed.others[name]) for seed in point.seeds]))
     steps = [seed.steps for seed in point.seeds]
-    return {**row, "steps": max(steps), "seeds": len(point.seeds), "episodes": point.episodes}
+    rest |= {"steps": max(steps), "seeds": len(point.seeds), "episodes": point.episodes}
+    return _joined(agent, counted, rest)
 
 
-def seed_mean(point: Point, name: str) -> float:
-    return float(np.mean([getattr(seed, name).mean() for seed in point.seeds]))
+def _counted_cell(metric: metrics.Declared, row: dict) -> str:
+    if metric.interval and not metric.largest:
+        return plus_minus(row[metric.name], row[f"{metric.name}_ci"], metric.digits)
+    return number(row[metric.name], metric.digits)
 
 
-def hypervolumes(view: View) -> dict[str, dict[str, float]]:
-    """Area under the mean frontier without and with the per-episode agents, in both units."""
-    base = [point for point in view.main if point.method not in PER_EPISODE]
-    if not base or len(base) == len(view.main):
-        return {}
-    result = {}
-    for unit, harm in (
-        ("per step", lambda p: p.rates.mean()),
-        ("per episode", lambda p: p.interval(metrics.mean).mean),
-    ):
-        pairs = np.array([(point.mean_return, harm(point)) for point in view.main])
-        if not np.isfinite(pairs).all():
-            continue
-        kept = pairs[compare.frontier(pairs)]
-        reference = (kept[:, 0].min(), harm(view.unconstrained) if view.unconstrained else pairs[:, 1].max())
-        without = compare.hypervolume([(point.mean_return, harm(point)) for point in base], reference)
-        if not without:  # one other agent, or all in one line: there is no area to add to
-            continue
-        together = compare.hypervolume(pairs, reference)
-        result[unit] = {
-            "without": without,
-            "with": together,
-            "gain": together / without - 1,
-            "reference_return": reference[0],
-            "reference_violations": reference[1],
-        }
-    return result
+def _joined(*parts: dict) -> dict:
+    """Columns side by side; none may replace another, as that of a declared metric could."""
+    whole: dict = {}
+    for part in parts:
+        if taken := whole.keys() & part.keys():
+            raise ValueError(f"the table of all agents would have two columns {min(taken)!r}; rename one of them")
+        whole |= part
+    return whole
 
 
 def hypervolume(view: View) -> Table | None:
-    areas = hypervolumes(view)
+    areas = frontiers.hypervolumes(view)
     if not areas:
         return None
     digits = {"per step": "{:.3g}", "per episode": "{:.2f}"}

@@ -2,68 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pandas as pd
 
-from perepisode.evaluation import compare, metrics
-from perepisode.evaluation.compare import Interval
-from perepisode.report import matched, paper_numbers
-from perepisode.report.distilled import Utility
-from perepisode.report.paper_numbers import Printed
-from perepisode.report.points import Episodes, Point, View, cvar
-from perepisode.report.style import count, dilemma_name, look
-from perepisode.report.tables import Table, hypervolumes
+from perepisode.report.statistics import paper_numbers, replicated
+from perepisode.report.statistics.distilled import Utility
+from perepisode.report.statistics.points import Episodes, View
+from perepisode.report.style import dilemma_name
+from perepisode.report.tables import Table
+from perepisode.report.words import count
 
 NAN = float("nan")
 SHARES = ("over_1", "at_2", "from_3", "hypervolume_gain", "share_of_unconstrained")
 WHOLE = (None, "runs", "seeds", "episodes", "steps", "worst")
-OF_COUNTS = {
-    "mean": metrics.mean,
-    "p_any": metrics.p_any,
-    "std": metrics.std,
-    "cvar": cvar,
-    "over_1": partial(metrics.p_over, budget=1),
-    "at_2": lambda counts: metrics.share_at(counts, 2, 3),
-    "from_3": lambda counts: metrics.share_at(counts, 3),
-}
-NAMES = {
-    "return": "return",
-    "rate": "violations a step",
-    "mean": "violations an episode",
-    "p_any": "P(≥1)",
-    "std": "std of violations",
-    "cvar": "CVaR 10 %",
-    "worst": "most violations in an episode",
-    "over_1": "P(>1)",
-    "at_2": "share at two violations",
-    "from_3": "share at three or more",
-    "gap": "gap to unconstrained",
-    "share_of_unconstrained": "share of unconstrained return",
-    "lowest_return": "lowest return",
-    "highest_return": "highest return",
-    "hypervolume_without": "hypervolume without ESR (per step)",
-    "hypervolume_with": "hypervolume with ESR (per step)",
-    "hypervolume_gain": "gain of hypervolume",
-    "welch": "Welch t of the CVaR against ESR (k=1)",
-    "runs": "training runs",
-    "seeds": "seeds",
-    "episodes": "episodes of one agent",
-    "steps": "training steps a run",
-}
 
 
 def paper_versus_here(episodes: Episodes, utilities: dict[str, Utility]) -> Table:
     """Every number the paper prints, its counterpart here, and the deviation."""
-    views = {name: _paper_view(episodes, name) for name in episodes.dilemmas}
-    same_world = episodes.environment == paper_numbers.ENVIRONMENT
-    stand_in = None if same_world else episodes.dilemmas[0]
-    rows = []
-    for printed in paper_numbers.NUMBERS:
-        if stand_in and printed.dilemma not in ("", paper_numbers.NK):
-            continue
-        here = _measure(printed, views, stand_in or printed.dilemma, utilities, episodes)
-        rows.append(_row(printed, here))
+    views = replicated.views(episodes)
+    rows = replicated.rows(episodes, views, utilities)
     frame = pd.DataFrame(rows)
     shown = {
         "Where": list(frame["where"]),
@@ -75,101 +31,6 @@ def paper_versus_here(episodes: Episodes, utilities: dict[str, Utility]) -> Tabl
         "Deviation": [_deviation(row) for row in rows],
     }
     return Table("paper_versus_here", "The paper's numbers and ours", _note(episodes, views), shown, frame, wide=True)
-
-
-def _paper_view(episodes: Episodes, dilemma: str) -> View:
-    counter = "paper" if episodes.has(dilemma, "paper") else "exact"
-    view = episodes.view(dilemma, "window", counter)
-    return view if view.points else episodes.view(dilemma, "first", counter)
-
-
-def _measure(printed: Printed, views: dict[str, View], dilemma: str, utilities: dict, episodes: Episodes) -> Interval:
-    if printed.measure is None:
-        return Interval(NAN, NAN, 0)
-    if printed.measure in ("runs", "seeds", "steps"):
-        return Interval(_of_study(printed.measure, views), NAN, 0)
-    if printed.measure.startswith("utility_"):
-        return Interval(_of_utility(printed.measure, utilities.get(dilemma)), NAN, 0)
-    view = views.get(dilemma)
-    if view is None:
-        return Interval(NAN, NAN, 0)
-    if printed.measure.startswith("hypervolume_"):
-        area = hypervolumes(view).get("per step", {})
-        return Interval(area.get(printed.measure.removeprefix("hypervolume_"), NAN), NAN, 0)
-    if printed.measure in ("lowest_return", "highest_return"):
-        arms = [point.mean_return for point in view.main if printed.method in ("", point.method)]
-        pick = min if printed.measure == "lowest_return" else max
-        return Interval(pick(arms, default=NAN), NAN, 0)
-    point = _find(view, printed)
-    return Interval(NAN, NAN, 0) if point is None else _of_point(printed.measure, point, view)
-
-
-def _find(view: View, printed: Printed) -> Point | None:
-    if printed.arm == "nearest":
-        chosen = matched.focal(view)
-        found = [] if chosen is None else matched.partners(view, chosen)
-        return next((point for point in found if point.method == printed.method), None)
-    return view.arm(printed.method, printed.arm)
-
-
-def _of_point(measure: str, point: Point, view: View) -> Interval:
-    returns = compare.t_interval(point.returns)
-    if measure in OF_COUNTS:
-        return point.interval(OF_COUNTS[measure])
-    if measure == "return":
-        return returns
-    if measure == "rate":
-        return compare.t_interval(point.rates)
-    if measure == "worst":
-        return Interval(float(point.each(metrics.worst).max()), NAN, 0)
-    if measure == "episodes":
-        return Interval(point.episodes, NAN, 0)
-    if measure == "welch":
-        focal = view.arm("esr", "k=1")
-        return Interval(compare.welch(point.each(cvar), focal.each(cvar)).t if focal else NAN, NAN, 0)
-    if measure == "gamma_cost":
-        same = (other for other in view.apart if (other.method, other.arm, other.gamma) == (point.method, point.arm, 1))
-        twin = next(same, None)
-        return Interval(point.mean_return - twin.mean_return if twin else NAN, NAN, 0)
-    if view.unconstrained is None:
-        return Interval(NAN, NAN, 0)
-    if measure == "gap":
-        return compare.gap(compare.t_interval(view.unconstrained.returns), returns)
-    assert measure == "share_of_unconstrained"
-    return Interval(returns.mean / view.unconstrained.mean_return, NAN, 0)
-
-
-def _of_study(measure: str, views: dict[str, View]) -> float:
-    seeds = [seed for view in views.values() for point in view.points for seed in point.seeds]
-    if measure == "runs":
-        return len({seed.run for seed in seeds})
-    if measure == "steps":
-        return max((seed.steps for seed in seeds), default=NAN)
-    return max((len(point.seeds) for view in views.values() for point in view.points), default=NAN)
-
-
-def _of_utility(measure: str, utility: Utility | None) -> float:
-    _, r_ext, violations = measure.split("_")
-    return NAN if utility is None else float(utility(float(r_ext), float(violations))[0])
-
-
-def _row(printed: Printed, here: Interval) -> dict:
-    inside = f" ({printed.arm})" if printed.arm else ""
-    deviation = here.mean - printed.value
-    return {
-        "where": printed.where,
-        "dilemma": printed.dilemma,
-        "agent": look(printed.method).label + inside if printed.method else "",
-        "quantity": printed.what or NAMES[printed.measure or ""],
-        "measure": printed.measure,
-        "paper": printed.value,
-        "paper_ci": printed.ci,
-        "here": here.mean,
-        "here_ci": here.half,
-        "deviation": deviation,
-        "relative": deviation / abs(printed.value) if printed.value else NAN,
-        "reason": "not in an episodes table" if printed.measure is None else "not among these runs",
-    }
 
 
 def _show(measure: str | None, value: float, ci: float = NAN, missing: str = "", sign: str = "") -> str:
@@ -200,7 +61,7 @@ def _deviation(row: dict) -> str:
 
 
 def _note(episodes: Episodes, views: dict[str, View]) -> str:
-    steps = _of_study("steps", views)
+    steps = replicated.of_study("steps", views)
     counter = next(iter(views.values())).counter
     parts = ["Measured as the paper does: episodes that finish inside its window"]
     parts[0] += ", counted by its state difference." if counter == "paper" else ", exact counts (no others given)."

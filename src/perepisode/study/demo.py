@@ -68,9 +68,10 @@ def cpu_slot() -> dict[str, str]:
 def craftax_text(out: Path) -> str:
     """What the shipped agents did here, beside the device that trained them and the paper; draws the card."""
     from perepisode.evaluation import episodes
-    from perepisode.report import card, elsewhere
-    from perepisode.report.points import Episodes
-    from perepisode.report.style import percent
+    from perepisode.report import elsewhere
+    from perepisode.report.drawing import card
+    from perepisode.report.statistics.points import Episodes
+    from perepisode.report.words import percent
     from perepisode.study.overview import text_table
 
     table = episodes.read(out / "craftax" / "episodes", without=episodes.REPLAY_COLUMNS)
@@ -93,7 +94,8 @@ def craftax_text(out: Path) -> str:
 
 def headlines(out: Path) -> dict[str, float | str]:
     """What the page shows, in three comparisons with exact truth; also written to headlines.json."""
-    from perepisode.evaluation import compare, episodes, metrics
+    from perepisode import metrics
+    from perepisode.evaluation import compare, episodes
 
     table = episodes.read(out / "episodes", without=episodes.REPLAY_COLUMNS)
     table = table[table["in_first"] & (table["gamma"] == Temptation.shape.gamma)]
@@ -143,7 +145,7 @@ def _linear_at(table, mean_return: float) -> dict[str, float]:
 
     Every seed is a point of its own: one that trained badly is still a linear agent, of another price.
     """
-    from perepisode.evaluation import metrics
+    from perepisode import metrics
 
     own = table[table["method"].isin(("ser", "lagrangian"))]
     agents = [agent for _, agent in own.groupby("run")]

@@ -21,12 +21,20 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from perepisode import environments
+from perepisode import metrics as metric  # `metrics` are what an update returns
 from perepisode.config import Refused, canonical
 from perepisode.methods.esr_distilled import Distilled, to_json
 from perepisode.runs import Run, RunFolder, save_policy, write_atomically
 from perepisode.training import network, population, ppo
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.progress import Progress, Silent
+
+OF_COUNTS = {  # of the episodes that ended in an update
+    "violations": metric.mean,
+    "violations_std": metric.std,
+    "p_any": metric.p_any,
+    "worst_decile": metric.cvar,
+}
 
 
 class Interrupted(Exception):
@@ -220,7 +228,6 @@ def metric_rows(runs, done: int, metrics: dict[str, np.ndarray], seconds: float)
 def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[str, Any]:
     episodes = int(seen["episodes"])
     counts = np.repeat(np.arange(len(seen["counts"])), seen["counts"])
-    worst = counts[::-1][: max(1, -(-episodes // 10))]
 
     def mean(total):
         return float(total) / episodes if episodes else None
@@ -232,10 +239,7 @@ def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[st
         "return": mean(seen["return_sum"]),
         "length": mean(seen["length_sum"]),
         "utility": mean(seen["utility_sum"]),
-        "violations": float(counts.mean()) if episodes else None,
-        "violations_std": float(counts.std()) if episodes else None,
-        "p_any": float((counts > 0).mean()) if episodes else None,
-        "worst_decile": float(worst.mean()) if episodes else None,
+        **{name: of(counts) if episodes else None for name, of in OF_COUNTS.items()},
         "lambda": float(seen["multiplier"]),
     }
     row |= {name: float(seen[name]) for name in ("entropy", "kl", "clip_fraction", "grad_norm", "value_loss")}

@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perepisode.evaluation import compare, metrics
+from perepisode import metrics
+from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval, Welch
-from perepisode.report.points import PER_EPISODE, Point, View, cvar
+from perepisode.report.statistics.points import PER_EPISODE, Point, View
 
 NOT_RIVALS = ("unconstrained", "erm")  # single points, not sweeps that can be matched
 FAR = 0.01  # of the unconstrained return: a pair further apart than this is not matched
@@ -76,7 +77,7 @@ def focal(view: View) -> Point | None:
     if stated:
         return min(stated, key=lambda point: abs(point.value - 1) if point.value == point.value else np.inf)
     others = [point for point in view.main if point.method not in NOT_RIVALS] or list(view.main)
-    return min(others, key=lambda point: point.interval(cvar).mean, default=None)
+    return min(others, key=lambda point: point.interval(metrics.cvar).mean, default=None)
 
 
 def rivals(view: View, chosen: Point) -> list[str]:
@@ -114,8 +115,8 @@ def tail(point: Point, chosen: Point) -> Tail:
         point.interval(metrics.p_any),
         point.interval(lambda counts: _p_over(counts, chosen.budget)),
         point.interval(metrics.std),
-        point.interval(cvar),
-        None if point is chosen else compare.welch(point.each(cvar), chosen.each(cvar)),
+        point.interval(metrics.cvar),
+        None if point is chosen else compare.welch(point.each(metrics.cvar), chosen.each(metrics.cvar)),
     )
 
 
@@ -148,24 +149,6 @@ def even(view: View, chosen: Point) -> Even | None:
     return Even(
         level, [first, *(_read(view, method, arms, VIOLATIONS, level, chosen, against) for method, arms in others)]
     )
-
-
-def short_of_frontier(view: View) -> dict[str, float]:
-    """Of each per-episode agent, the return that the other methods' frontier has at its violations, less its own.
-
-    NaN where that frontier has no such violations.
-    """
-    others = [point for point in view.main if point.method not in PER_EPISODE]
-    means = np.array([(RETURN.of(point), VIOLATIONS.of(point)) for point in others])
-    kept = means[compare.frontier(means)] if len(means) else means
-    found = {}
-    for point in view.of(*PER_EPISODE):
-        between = compare.bracket(kept[:, 1], VIOLATIONS.of(point)) if len(kept) else None
-        found[point.label] = float("nan")
-        if between is not None:
-            low, high = kept[between.low, 0], kept[between.high, 0]
-            found[point.label] = float(low + between.weight * (high - low) - point.mean_return)
-    return found
 
 
 def _frontier(view: View, method: str) -> list[Point]:
@@ -226,7 +209,7 @@ def _read(
     reference = against
     if isinstance(against, Point):  # it gave the level, so an error of its own position counts as one of the arms'
         place = axis.each(against)
-        reference = compare.t_interval(against.each(cvar) - tails.slope * (place - place.mean()))
+        reference = compare.t_interval(against.each(metrics.cvar) - tails.slope * (place - place.mean()))
     held = Interval(level, float("nan"), 1)  # the level itself varies with nothing
     values = Tail(
         held if axis is RETURN else read(between_arms.straight(RETURN.each)).value,
@@ -286,8 +269,8 @@ class _Between:
             low, high = ([metrics.histogram(seed.counts) for seed in arm.seeds] for arm in self.arms)
             return lambda i, j, weight: metrics.mixture_cvar(low[i], high[j], weight)
         if not self.chance:
-            return self.straight(lambda arm: arm.each(cvar))
-        mix = self.beside(cvar, metrics.independent_cvar)
+            return self.straight(lambda arm: arm.each(metrics.cvar))
+        mix = self.beside(metrics.cvar, metrics.independent_cvar)
 
         def possible(i: int, j: int, weight: float) -> float:
             value = mix(i, j, weight)

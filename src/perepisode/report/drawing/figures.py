@@ -12,11 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from perepisode.evaluation import compare, metrics
-from perepisode.report import matched
-from perepisode.report.drawing import BAND, FAINT, INK, WIDTH, Drawing, name_points
-from perepisode.report.points import PER_EPISODE, Point, View, cvar
-from perepisode.report.style import dilemma_name, look, percent
+from perepisode import metrics
+from perepisode.evaluation import compare
+from perepisode.report.drawing.canvas import BAND, FAINT, INK, WIDTH, Drawing, name_points
+from perepisode.report.statistics import matched
+from perepisode.report.statistics.points import PER_EPISODE, Point, View
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import percent
 
 OVER = "#b3261e"  # beyond the budget
 MOST_BINS = 12
@@ -67,12 +69,7 @@ def esr_family(view: View) -> Drawing:
         order = kept[compare.frontier(kept)]
         order = order[np.argsort(order[:, 1])]
         axes.plot(
-            order[:, 1],
-            order[:, 0],
-            color="#cccccc",
-            lw=6,
-            solid_capstyle="round",
-            label="other methods' envelope",
+            order[:, 1], order[:, 0], color="#cccccc", lw=6, solid_capstyle="round", label="other methods' envelope"
         )
         axes.plot(kept[:, 1], kept[:, 0], "o", color="#bdbdbd", ms=4)
     family = view.of(*PER_EPISODE)
@@ -120,7 +117,7 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
     rows = []
     for point in view.main:
         row: dict = {"agent": point.label, "method": point.method}
-        for name, metric in (("violations", metrics.mean), ("cvar", cvar)):
+        for name, metric in (("violations", metrics.mean), ("cvar", metrics.cvar)):
             row[name], row[f"{name}_ci"], _ = point.interval(metric)
         if view.whole:
             row["least_cvar"] = point.interval(_implied(metrics.least_cvar)).mean
@@ -153,12 +150,12 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
                 axes.plot(*matched.tails_between(low, high, view.whole), color=look(method).colour, lw=1.1, zorder=2)
     _draw_exact(axes, exact, "cvar", "none")
     axes.set_xlabel("violations an episode")
-    axes.set_ylabel("CVaR 10 % (violations)")
+    axes.set_ylabel(f"{metrics.CVAR} (violations)")
     axes.margins(0.08)
     axes.set_xlim(left=-0.05 * axes.get_xlim()[1])  # an interval may reach below zero, a count does not
     axes.set_ylim(bottom=-0.05 * axes.get_ylim()[1])
     named = [point for point in view.main if point.method not in matched.NOT_RIVALS]
-    name_points(axes, [(p.interval(metrics.mean).mean, p.interval(cvar).mean, *_name(p)) for p in named])
+    name_points(axes, [(p.interval(metrics.mean).mean, p.interval(metrics.cvar).mean, *_name(p)) for p in named])
     axes.legend(loc="upper left")  # no tail is far above its mean
     return Drawing(figure, pd.DataFrame(rows), caption)
 
@@ -172,14 +169,14 @@ def budget_sweep(view: View) -> Drawing:
         arms = sorted(view.of(method), key=lambda point: point.value)
         arms = [point for point in arms if point.budget == point.budget]
         for point in arms:
-            returns, tail = compare.t_interval(point.returns), point.interval(cvar)
+            returns, tail = compare.t_interval(point.returns), point.interval(metrics.cvar)
             row = {"agent": point.label, "method": method, "budget": point.budget, "return": returns.mean}
             rows.append({**row, "return_ci": returns.half, "cvar": tail.mean, "cvar_ci": tail.half})
         _sweep_lines(top, bottom, method, [row for row in rows if row["method"] == method])
     limit = max(row["budget"] for row in rows)
     bottom.plot([0, limit], [0, limit], "--", color=FAINT, lw=1, label="worst tenth = budget")
     top.set_ylabel("mean return")
-    bottom.set_ylabel("CVaR 10 % (violations)")
+    bottom.set_ylabel(f"{metrics.CVAR} (violations)")
     bottom.set_xlabel("budget (violations an episode)")
     bottom.set_ylim(bottom=0)
     figure.legend(*bottom.get_legend_handles_labels(), loc="outside lower center", ncols=3)

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from perepisode.report.curves import Curve
-from perepisode.report.drawing import WIDTH, Drawing
+from perepisode.report.drawing.canvas import WIDTH, Drawing
+from perepisode.report.statistics.curves import Curve
 from perepisode.report.style import dilemma_name, look
 
 
@@ -77,12 +77,7 @@ def _band(axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shad
         mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
         line = ("-", "--", "-.", ":")[sum(name == method for name, _ in list(groups)[:index]) % 4]
         axes.plot(
-            grid,
-            mean,
-            color=colour,
-            lw=1.6,
-            ls="-" if shades else line,
-            label=f"{label} ({arm})" if arm else label,
+            grid, mean, color=colour, lw=1.6, ls="-" if shades else line, label=f"{label} ({arm})" if arm else label
         )
         axes.fill_between(grid, low, high, color=colour, alpha=0.15, lw=0)
         frames.append(pd.DataFrame({"method": method, "arm": arm, "what": key, "steps": grid, "mean": mean,

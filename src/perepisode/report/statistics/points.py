@@ -8,15 +8,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from perepisode.evaluation import compare, metrics
+from perepisode import metrics
+from perepisode.evaluation import compare
 from perepisode.evaluation import episodes as tables
 from perepisode.evaluation.compare import Interval
-from perepisode.report.style import FRACTION, METHODS, look
+from perepisode.report.style import METHODS, look
 
 PROTOCOLS = {"first": "first episodes of every world", "window": "the paper's window"}
 COUNTERS = {"exact": "exact counts", "paper": "the paper's state difference"}
@@ -24,8 +25,6 @@ PER_EPISODE = ("esr", "esr_distilled")
 BUDGETED = ("esr", "lagrangian", "saute", "pid_lagrangian", "cvar", "chance")
 BINDING_SHARE = 0.05  # a dilemma binds if the unconstrained agent violates in at least this share of episodes
 _KEYS = ["dilemma", "method", "arm", "value", "gamma", "detector", "seed", "run"]
-
-cvar = partial(metrics.cvar, fraction=FRACTION)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +81,10 @@ class Point:
             self._known[metric] = np.array([metric(seed.counts) for seed in self.seeds])
         return self._known[metric]
 
+    def seed_mean(self, name: str) -> float:
+        """The mean over seeds of their episodes' `lengths` or `utilities`."""
+        return float(np.mean([getattr(seed, name).mean() for seed in self.seeds]))
+
     def interval(self, metric: compare.Metric) -> Interval:
         return compare.t_interval(self.each(metric))
 
@@ -97,7 +100,7 @@ class Point:
     @cached_property
     def tail_episodes(self) -> int:
         """How many episodes the CVaR rests on, all seeds together."""
-        return sum(metrics.tail_size(seed.counts.size, FRACTION) for seed in self.seeds)
+        return sum(metrics.tail_size(seed.counts.size) for seed in self.seeds)
 
     def episodes_over(self, budget: float) -> int:
         return int(sum((seed.counts > budget).sum() for seed in self.seeds))

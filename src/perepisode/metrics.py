@@ -1,15 +1,21 @@
 """Metrics of one agent's episodes: arrays of per-episode values in, one number out.
 
-Intervals over seeds are in `compare`; formatting is in `report`.  All arithmetic is float64.
+Training, judging and reporting all take their numbers here.  Intervals over seeds are in `evaluation.compare`,
+formatting is in `report`.  All arithmetic is float64.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+WORST = 0.1  # of the episodes: the tail that a CVaR averages
+CVAR = f"CVaR {100 * WORST:g} %"
 
 
 class Histogram(NamedTuple):
@@ -42,21 +48,24 @@ def p_over(counts: ArrayLike, budget: float) -> float:
     return float((_vector(counts) > budget).mean())
 
 
-def tail_size(episodes: int, fraction: float = 0.1) -> int:
+over_one = partial(p_over, budget=1)
+
+
+def tail_size(episodes: int, fraction: float = WORST) -> int:
     """ceil(fraction * N): how many episodes the CVaR averages."""
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction={fraction} is not a share of the episodes; use a number in (0, 1]")
     return math.ceil(round(fraction * episodes, 9))  # 0.07 * 100 is 7.000000000000001
 
 
-def cvar(counts: ArrayLike, fraction: float = 0.1) -> float:
+def cvar(counts: ArrayLike, fraction: float = WORST) -> float:
     """CVaR: mean of the worst ceil(fraction * N) episodes."""
     counts = _vector(counts)
     tail = tail_size(counts.size, fraction)
     return float(np.partition(counts, counts.size - tail)[counts.size - tail :].mean())
 
 
-def mixture_cvar(low: Histogram, high: Histogram, weight: float, fraction: float = 0.1) -> float:
+def mixture_cvar(low: Histogram, high: Histogram, weight: float, fraction: float = WORST) -> float:
     """CVaR of an agent that is `high` in this share of its episodes and `low` in all others.
 
     Its mean return and mean violations lie on the straight line between theirs; its CVaR does not.
@@ -77,13 +86,13 @@ def histogram(counts: ArrayLike) -> Histogram:
     return Histogram(values, often)
 
 
-def least_cvar(mean: float, fraction: float = 0.1) -> float:
+def least_cvar(mean: float, fraction: float = WORST) -> float:
     """The smallest CVaR that whole counts with this mean allow: every episode has ⌊mean⌋ or one more."""
     floor = math.floor(mean)
     return floor + min(1.0, (mean - floor) / fraction)
 
 
-def independent_cvar(mean: float, fraction: float = 0.1) -> float:
+def independent_cvar(mean: float, fraction: float = WORST) -> float:
     """The CVaR of violations that fall independently of each other: counts by Poisson's law.
 
     E[N; N > q] = mean P(N >= q), and the episodes that are left of the tail have q, its smallest count.
@@ -125,3 +134,40 @@ def _vector(values: ArrayLike) -> np.ndarray:
     if vector.ndim != 1 or vector.size == 0:
         raise ValueError(f"shape {vector.shape}: a metric needs one value an episode, at least one episode")
     return vector
+
+
+class Declared(NamedTuple):
+    """A metric of one seed's counts as a report shows it, for every agent, as the mean over seeds."""
+
+    name: str  # its column in a CSV; `<name>_ci` is the half width of its interval over seeds
+    heading: str  # its column on the page
+    of: Callable[[np.ndarray], float]
+    meaning: str  # among the definitions; empty where the heading says it, or the line of another metric
+    term: str = ""  # what the definitions call it, if not by its heading
+    digits: int = 2
+    interval: bool = False  # whether the page shows its interval too
+    largest: bool = False  # the largest over seeds, which has no interval
+
+
+_WORST_MEAN = f"mean of the worst ⌈{WORST:g} N⌉ episodes of a seed, then the mean over seeds"
+_IN_ORDER = (
+    Declared("violations", "Violations", mean, "mean number of violations an episode", interval=True),
+    Declared("std", "Std", std, ""),
+    Declared("p_any", "P(≥1)", p_any, "share of episodes with any violation, with more than k", "P(≥1), P(>k)", 3),
+    Declared("p_over_1", "P(>1)", over_one, "", digits=3),
+    Declared("cvar", CVAR, cvar, _WORST_MEAN, interval=True),
+    Declared("worst", "Worst", worst, "", digits=0, largest=True),
+)
+DECLARED = {metric.name: metric for metric in _IN_ORDER}
+
+
+def declare(metric: Declared) -> Declared:
+    """Show this metric, after those declared before, in every report that is built from here on."""
+    for other in DECLARED.values():
+        if metric.name == other.name or metric.heading == other.heading:
+            raise ValueError(
+                f"{metric.name!r} ({metric.heading}) cannot be declared beside {other.name!r} ({other.heading}); "
+                "choose a name and a heading of its own"
+            )
+    DECLARED[metric.name] = metric
+    return metric

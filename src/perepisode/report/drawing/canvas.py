@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -47,6 +48,18 @@ class Drawing(NamedTuple):
     figure: Figure
     frame: pd.DataFrame
     caption: str
+    title: str = ""  # where what is drawn decides it
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure as the page shows it."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+    frame: pd.DataFrame
 
 
 @contextmanager
@@ -54,6 +67,10 @@ def style():
     """The report's look, without touching the caller's matplotlib settings."""
     with mpl.rc_context(_RC):
         yield
+
+
+def drawn(name: str, title: str, made: Drawing) -> Drawn:
+    return Drawn(name, title, made.caption, to_svg(made.figure, name), made.frame)
 
 
 def to_svg(figure: Figure, name: str) -> str:

@@ -1,11 +1,13 @@
 """Metrics against hand values and a brute-force sort."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from perepisode.evaluation import metrics
+from perepisode import metrics
 
 
 def test_cvar_is_the_mean_of_the_worst_tenth_by_hand():
@@ -86,3 +88,11 @@ def test_bad_input_is_refused():
         metrics.cvar([1, 2], fraction=0)
     with pytest.raises(ValueError, match="2 counts but 1 lengths"):
         metrics.rate([1, 2], [1])
+
+
+@pytest.mark.processes
+def test_metrics_need_nothing_else_of_the_package():
+    """Training, judging and reporting all import them."""
+    code = "import sys, perepisode.metrics; print([name for name in sys.modules if name.startswith('perepisode.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['perepisode.metrics']"

@@ -1,6 +1,6 @@
 """Every result that the paper prints, as data: where it stands, what it is, and how to measure it again.
 
-`measure` names a function of `report.versus`; `method` and `arm` say of which agent.  None: an episodes table
+`measure` names what `replicated` measures; `method` and `arm` say of which agent.  None: an episodes table
 cannot tell.
 """
 

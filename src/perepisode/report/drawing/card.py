@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from perepisode.evaluation import metrics
-from perepisode.report import drawing
-from perepisode.report.drawing import INK, Drawing
-from perepisode.report.figures import OVER
-from perepisode.report.points import Point, cvar
-from perepisode.report.style import count, dilemma_name, look, number, percent
+from perepisode import metrics
+from perepisode.report.drawing import canvas
+from perepisode.report.drawing.canvas import INK, Drawing
+from perepisode.report.drawing.figures import OVER
+from perepisode.report.statistics.points import Point
+from perepisode.report.style import dilemma_name, look
+from perepisode.report.words import count, number, percent
 from perepisode.runs import write_atomically
 
 BINS = ("0", "1", "2", "3+")
@@ -39,8 +40,8 @@ def card(points: Sequence[Point], dilemma: str) -> Drawing:
         highest = max(highest, *shares)
         facts = {
             "return": point.mean_return,
-            "p_over": point.interval(_over_one).mean,
-            "cvar": point.interval(cvar).mean,
+            "p_over": point.interval(metrics.over_one).mean,
+            "cvar": point.interval(metrics.cvar).mean,
         }
         _panel(axes, point, shares, facts, harm)
         rows.append({"agent": point.label, **dict(zip(BINS, shares)), **facts, "episodes": point.episodes})
@@ -54,9 +55,9 @@ def write(points: Sequence[Point], dilemma: str, stem: Path) -> list[Path]:
     """The card as SVG and as PNG."""
     import io
 
-    with drawing.style():
+    with canvas.style():
         figure = card(points, dilemma).figure
-        svg, png = drawing.standalone(drawing.to_svg(figure, "card")), io.BytesIO()
+        svg, png = canvas.standalone(canvas.to_svg(figure, "card")), io.BytesIO()
         figure.savefig(png, format="png", dpi=DPI)
     paths = [stem.with_suffix(".svg"), stem.with_suffix(".png")]
     for path, content in zip(paths, (svg, png.getvalue())):
@@ -112,7 +113,3 @@ def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], harm
 def _shares(counts: np.ndarray) -> np.ndarray:
     last = len(BINS) - 1
     return np.array([metrics.share_at(counts, low, low + 1 if low < last else np.inf) for low in range(len(BINS))])
-
-
-def _over_one(counts: np.ndarray) -> float:
-    return metrics.p_over(counts, 1)

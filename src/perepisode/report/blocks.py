@@ -1,0 +1,151 @@
+"""What a dilemma's section compares, in reading order: one declaration for each figure and each table.
+
+A declaration is a function of the case.  It returns what is shown, or a sentence that says why it is left out, or None
+where there is nothing to say.  A script of one's own declares in the same way, before it builds a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from perepisode.report import tables
+from perepisode.report.drawing import figures
+from perepisode.report.drawing.canvas import Drawing, Drawn, drawn
+from perepisode.report.statistics import matched
+from perepisode.report.statistics.curves import Curve
+from perepisode.report.statistics.distilled import Utility
+from perepisode.report.statistics.points import PER_EPISODE, Episodes, Point, View
+from perepisode.report.tables import Table
+from perepisode.report.words import slug
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything a report may draw on."""
+
+    episodes: Episodes
+    views: list[View]
+    curves: list[Curve]
+    utilities: dict[str, tuple[Utility, float]]
+    exact: list[dict]
+    watch: list[tuple[str, str]]  # episodes to watch: title, address
+
+
+class Case(NamedTuple):
+    """The agents of a dilemma, the one whose tail is compared, and of every rival method the arm nearest in return."""
+
+    view: View
+    chosen: Point
+    rivals: list[Point]
+    inputs: Inputs
+
+
+Shown = Drawn | Table | str | None
+BLOCKS: dict[str, Callable[[Case], Shown]] = {}
+
+
+def figure(title: str) -> Callable:
+    """Declare a figure; on the page and in its files it is `<name of the function>_<dilemma>`."""
+
+    def declared(draw: Callable[[Case], Drawing | str | None]):
+        def block(case: Case) -> Shown:
+            made = draw(case)
+            if isinstance(made, Drawing):
+                return drawn(f"{draw.__name__}_{slug(case.view.dilemma)}", made.title or title, made)
+            if made is None or isinstance(made, str):
+                return made
+            raise TypeError(f"{draw.__name__} returned a {type(made).__name__}; return a Drawing, a sentence or None")
+
+        _add(draw.__name__, block)
+        return draw
+
+    return declared
+
+
+def table(make: Callable[[Case], Table | str | None]):
+    """Declare a table, which names itself."""
+    _add(make.__name__, make)
+    return make
+
+
+def _add(name: str, block: Callable[[Case], Shown]) -> None:
+    if name in BLOCKS:
+        raise ValueError(f"a dilemma's section has a block {name!r} already; call the function otherwise")
+    BLOCKS[name] = block
+
+
+@figure("Mean return against mean violations")
+def frontier(case: Case) -> Drawing | str:
+    if len(case.view.main) < 2:
+        return "The frontier is left out: it needs more than one agent."
+    return figures.frontier(case.view, case.chosen, case.inputs.exact)
+
+
+@figure("The worst tenth against the mean")
+def tail(case: Case) -> Drawing | None:
+    return figures.tail(case.view, case.inputs.exact) if len(case.view.main) > 1 else None
+
+
+@figure("Violations per episode")
+def distributions(case: Case) -> Drawing:
+    shown = [case.chosen, *case.rivals]
+    level = "nearest" if matched.unmatched(case.view, case.chosen, case.rivals) else "matched"
+    made = figures.distributions(shown, case.chosen.budget, _exact_for(shown, case.inputs.exact))
+    return made._replace(title=f"Violations per episode at {level} return")
+
+
+@table
+def matched_nearest(case: Case) -> Table | str:
+    if not case.rivals:
+        return "Matched tails are left out: there is no second method with a sweep to match."
+    return tables.matched_nearest(case.view, case.chosen)
+
+
+@table
+def matched_wider(case: Case) -> Table | None:
+    return tables.matched_wider(case.view, case.chosen) if case.rivals else None
+
+
+@table
+def matched_interpolated(case: Case) -> Table | str | None:
+    nowhere = f"Interpolated tails are left out: no rival's frontier reaches the return of {case.chosen.label}."
+    return (tables.matched_interpolated(case.view, case.chosen) or nowhere) if case.rivals else None
+
+
+@table
+def same_violations(case: Case) -> Table | str | None:
+    nowhere = "Tails at the same mean violations are left out: there is no mean that two methods' frontiers reach."
+    return (tables.same_violations(case.view, case.chosen) or nowhere) if case.rivals else None
+
+
+@figure("Budget sweep")
+def budget_sweep(case: Case) -> Drawing | str:
+    if len([point for point in case.view.of("esr") if point.value == point.value]) < 2:
+        return "The budget sweep is left out: it needs ESR at two budgets or more."
+    return figures.budget_sweep(case.view)
+
+
+@figure("The ESR family on the frontier")
+def esr_family(case: Case) -> Drawing | str:
+    if len(case.view.of(*PER_EPISODE)) < 2:
+        return "The ESR family is left out: there are fewer than two such agents."
+    return figures.esr_family(case.view)
+
+
+@table
+def hypervolume(case: Case) -> Table | str:
+    alone = "Hypervolume is left out: it needs ESR beside a frontier of other agents."
+    return tables.hypervolume(case.view) or alone
+
+
+def _exact_for(points: list[Point], exact: list[dict]) -> dict[str, list[float]]:
+    """Exact distributions by the label of the agent that they are the optimum of."""
+    found = {}
+    for point in points:
+        for item in exact:
+            names = (point.label, f"{point.method} {point.arm}", point.arm if item["kind"] == point.method else None)
+            if item["label"] in names and item.get("distribution"):
+                found[point.label] = item["distribution"]
+    return found

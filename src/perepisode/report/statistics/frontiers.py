@@ -1,0 +1,57 @@
+"""Mean frontiers: whether the per-episode agents lie on that of the other methods, by distance and by area."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perepisode import metrics
+from perepisode.evaluation import compare
+from perepisode.report.statistics.matched import RETURN, VIOLATIONS
+from perepisode.report.statistics.points import PER_EPISODE, View
+
+
+def short_of_frontier(view: View) -> dict[str, float]:
+    """Of each per-episode agent, the return that the other methods' frontier has at its violations, less its own.
+
+    NaN where that frontier has no such violations.
+    """
+    others = [point for point in view.main if point.method not in PER_EPISODE]
+    means = np.array([(RETURN.of(point), VIOLATIONS.of(point)) for point in others])
+    kept = means[compare.frontier(means)] if len(means) else means
+    found = {}
+    for point in view.of(*PER_EPISODE):
+        between = compare.bracket(kept[:, 1], VIOLATIONS.of(point)) if len(kept) else None
+        found[point.label] = float("nan")
+        if between is not None:
+            low, high = kept[between.low, 0], kept[between.high, 0]
+            found[point.label] = float(low + between.weight * (high - low) - point.mean_return)
+    return found
+
+
+def hypervolumes(view: View) -> dict[str, dict[str, float]]:
+    """Area under the mean frontier without and with the per-episode agents, in both units."""
+    base = [point for point in view.main if point.method not in PER_EPISODE]
+    if not base or len(base) == len(view.main):
+        return {}
+    result = {}
+    for unit, harm in (
+        ("per step", lambda p: p.rates.mean()),
+        ("per episode", lambda p: p.interval(metrics.mean).mean),
+    ):
+        pairs = np.array([(point.mean_return, harm(point)) for point in view.main])
+        if not np.isfinite(pairs).all():
+            continue
+        kept = pairs[compare.frontier(pairs)]
+        reference = (kept[:, 0].min(), harm(view.unconstrained) if view.unconstrained else pairs[:, 1].max())
+        without = compare.hypervolume([(point.mean_return, harm(point)) for point in base], reference)
+        if not without:  # one other agent, or all in one line: there is no area to add to
+            continue
+        together = compare.hypervolume(pairs, reference)
+        result[unit] = {
+            "without": without,
+            "with": together,
+            "gain": together / without - 1,
+            "reference_return": reference[0],
+            "reference_violations": reference[1],
+        }
+    return result

@@ -1,0 +1,44 @@
+"""How numbers and names are written, the same in every figure, table and sentence."""
+
+from __future__ import annotations
+
+import re
+
+
+def slug(text: str) -> str:
+    """A name that is safe in a file name and in an id, whatever the table calls its dilemma."""
+    return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-") or "unnamed"
+
+
+def number(value: float, digits: int = 2) -> str:
+    """Fixed digits; a dash for what is not known."""
+    return "–" if value != value else f"{value:.{digits}f}".replace("-", "−")
+
+
+def plus_minus(mean: float, half: float, digits: int = 2) -> str:
+    """ "1.04 ± 0.07", or the mean alone where one seed allows no interval; costs in the hundreds take fewer digits."""
+    digits = min(digits, 1) if abs(mean) >= 100 else digits
+    return number(mean, digits) if half != half else f"{number(mean, digits)}\u00a0±\u00a0{number(half, digits)}"
+
+
+def percent(share: float, half: float = float("nan"), digits: int = 1) -> str:
+    """ "4.0 %", or "4.0 % ± 3.5" where its interval is given too."""
+    text = "–" if share != share else f"{100 * share:.{digits}f}\u00a0%"
+    return text if half != half else f"{text}\u00a0±\u00a0{100 * half:.{digits}f}"
+
+
+def scientific(value: float) -> str:
+    return "–" if value != value else "0" if value == 0 else f"{value:.1e}".replace("-", "−")
+
+
+def count(value: float) -> str:
+    """A large count to three digits: "10⁸", "4.59 × 10⁷"; below a million as it is."""
+    if not value >= 1e6:
+        return "–" if value != value else f"{value:,.0f}"
+    mantissa, power = f"{value:.2e}".split("e+")
+    ten = "10" + power.lstrip("0").translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return ten if mantissa == "1.00" else f"{float(mantissa):g}\u00a0×\u00a0{ten}"
+
+
+def p_value(p: float) -> str:
+    return "–" if p != p else ("< 0.001" if p < 0.001 else f"{p:.3f}")

@@ -1,0 +1,130 @@
+"""What docs/extending.md promises: a script of one's own adds a metric and a figure; no file of the package changes."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+
+from perepisode import metrics
+from perepisode.report import blocks, page
+
+T_OF_THREE = 4.302652729911275  # Student's, 97.5 %, of three seeds
+GUIDE = Path(__file__).parents[2] / "docs" / "extending.md"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_declared():
+    registries = [(registry, dict(registry)) for registry in (metrics.DECLARED, blocks.BLOCKS)]
+    yield
+    for registry, before in registries:
+        registry.clear()
+        registry.update(before)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return synthetic.temptation(episodes=80)
+
+
+def snippet(heading: str) -> str:
+    """The code of one section of the guide."""
+    section = re.split(r"^## ", GUIDE.read_text(), flags=re.MULTILINE)
+    return next(re.findall(r"```python\n(.*?)```", part, re.DOTALL)[0] for part in section if part.startswith(heading))
+
+
+def run(heading: str, table: pd.DataFrame, folder: Path, monkeypatch) -> str:
+    """The page that the guide's own code builds from episodes.csv."""
+    monkeypatch.chdir(folder)
+    table.to_csv("episodes.csv", index=False)
+    exec(compile(snippet(heading), f"{GUIDE.name}: {heading}", "exec"), {})
+    return (folder / "report" / "index.html").read_text()
+
+
+def cells(html: str, block: str) -> list[list[str]]:
+    """Heading and rows of a table of the page."""
+    inside = html[html.index(f'id="table-{block}"') :]
+    rows = re.findall(r"<tr.*?</tr>", inside[: inside.index("</table>")], re.DOTALL)
+    return [[re.sub(r"<.*?>", "", cell).strip() for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)]
+            for row in rows]  # fmt: skip
+
+
+def test_a_metric_is_on_the_page_in_the_csv_and_among_the_definitions(table, tmp_path, monkeypatch):
+    html = run("A metric", table, tmp_path, monkeypatch)
+    exported = pd.read_csv(tmp_path / "report/data/complete_temptation.csv").set_index("agent")
+    own = table[(table["method"] == "ser") & (table["arm"] == "w=0.1")]
+    seeds = [sum(count >= 3 for count in seed["violations"]) / len(seed) for _, seed in own.groupby("seed")]
+    assert len(set(seeds)) > 1
+    assert exported.loc["SER (w=0.1)", "p_from_3"] == pytest.approx(sum(seeds) / 3)
+    assert exported.loc["SER (w=0.1)", "p_from_3_ci"] == pytest.approx(T_OF_THREE * np.std(seeds, ddof=1) / 3**0.5)
+    heading, *rows = cells(html, "complete_temptation")
+    assert heading.index("P(≥3)") == heading.index("Worst") + 1
+    shown = next(row for row in rows if row[0] == "SER (w=0.1)")[heading.index("P(≥3)")]
+    assert shown == f"{sum(seeds) / 3:.3f}"
+    assert ["P(≥3)", "share of episodes with three violations or more"] in cells(html, "definitions")
+    assert "| P(≥3) | share of episodes with three violations or more |" in (tmp_path / "report/report.md").read_text()
+
+
+def test_a_metric_may_show_its_interval_or_the_largest_seed(table, tmp_path):
+    metrics.declare(metrics.Declared("middle", "Median", np.median, "median over episodes", digits=1, interval=True))
+    metrics.declare(metrics.Declared("most", "Most", metrics.mean, "mean of the worst seed", largest=True))
+    table.to_csv(tmp_path / "episodes.csv", index=False)
+    html = page.build(tmp_path / "episodes.csv", tmp_path / "out").read_text()
+    heading, *rows = cells(html, "complete_temptation")
+    free = next(row for row in rows if row[0] == "Unconstrained")
+    seeds = table[table["method"] == "unconstrained"].groupby("seed")["violations"]
+    middle = seeds.median()
+    half = T_OF_THREE * middle.std() / 3**0.5
+    assert half > 0.1
+    assert free[heading.index("Median")] == f"{middle.mean():.1f}\u00a0±\u00a0{half:.1f}"
+    assert free[heading.index("Most")] == f"{seeds.mean().max():.2f}"
+
+
+@pytest.mark.parametrize(("name", "heading"), [("cvar", "Tail"), ("tail", metrics.CVAR)])
+def test_a_metric_cannot_take_the_place_of_another(name, heading):
+    with pytest.raises(ValueError, match=r"beside 'cvar' \(CVaR 10 %\); choose"):
+        metrics.declare(metrics.Declared(name, heading, metrics.cvar, "a tail"))
+    assert metrics.DECLARED["cvar"].heading == metrics.CVAR
+    assert "tail" not in metrics.DECLARED
+
+
+def test_a_metric_cannot_take_the_place_of_another_column(table, tmp_path):
+    metrics.declare(metrics.Declared("return", "Mean", metrics.mean, "of the counts"))
+    table.to_csv(tmp_path / "episodes.csv", index=False)
+    with pytest.raises(ValueError, match="two columns 'return'; rename"):
+        page.build(tmp_path / "episodes.csv", tmp_path / "out")
+
+
+def test_a_figure_is_on_the_page_with_its_data(table, tmp_path, monkeypatch):
+    html = run("A figure", table, tmp_path, monkeypatch)
+    inside = html[html.index('id="figure-worst_episodes_temptation"') :]
+    assert "<svg" in inside[: inside.index("</figure>")]
+    assert "The worst episode of each agent" in inside[: inside.index("</figure>")]
+    assert "<svg xmlns=" in (tmp_path / "report/figures/worst_episodes_temptation.svg").read_text()
+    exported = pd.read_csv(tmp_path / "report/data/worst_episodes_temptation.csv").set_index("agent")
+    own = table[(table["method"] == "esr") & (table["arm"] == "k=1")]
+    assert exported.loc["ESR (k=1)", "worst"] == max(own["violations"])
+    assert html.index('id="table-hypervolume_temptation"') < html.index('id="figure-worst_episodes_temptation"')
+
+
+def test_a_figure_without_data_says_so(table, tmp_path, monkeypatch):
+    html = run("A figure", table[table["method"] == "esr"][lambda t: t["arm"] == "k=1"], tmp_path, monkeypatch)
+    assert 'id="figure-worst_episodes' not in html
+    assert "The worst episodes are left out: they need more than one agent." in html
+
+
+def test_a_figure_cannot_take_the_place_of_another_and_must_be_a_drawing(table, tmp_path):
+    def tail(case):
+        return "another"
+
+    def bare(case):
+        return table
+
+    with pytest.raises(ValueError, match="'tail' already"):
+        blocks.figure("Tail")(tail)
+    blocks.figure("Bare")(bare)
+    table.to_csv(tmp_path / "episodes.csv", index=False)
+    with pytest.raises(TypeError, match="bare returned a DataFrame; return a Drawing"):
+        page.build(tmp_path / "episodes.csv", tmp_path / "out")
