@@ -15,6 +15,7 @@ Its fields are its options.  The rest has a plain fallback (docs/extending.md).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
@@ -92,6 +93,7 @@ class World:
     dilemmas: ClassVar[tuple[str, ...]]  # order of Outcome.violations
     audits: ClassVar[tuple[str, ...]] = ()  # keys of Outcome.audit
     actions: ClassVar[int]
+    harms: ClassVar[Mapping[str, str]] = {}  # what a violation of a dilemma is, where a word or two say it
 
     # unless somebody says otherwise
     learner: ClassVar[Learner] = Learner()

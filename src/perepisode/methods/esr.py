@@ -39,6 +39,7 @@ class Esr(PerEpisode):
 
     name, label, colour, marker = "esr", "ESR", "#00805c", "D"
     swept, symbol, family = "budget", "k", Family.EPISODE
+    asks = ("rewarded for whole episodes:", "at most {value:g} in each")
 
     def __post_init__(self):
         if self.charge is None:

@@ -18,6 +18,7 @@ class Lagrangian(Objective):
 
     name, label, colour, marker = "lagrangian", "Lagrangian", "#e08a00", "^"
     swept, symbol, family = "budget", "d", Family.MEAN
+    asks = ("held to a mean:", "{value:g} an episode on average")
 
     def initial_dual(self):
         return jnp.asarray(self.initial, jnp.float32)

@@ -93,6 +93,7 @@ class Objective:
     swept: ClassVar[str] = ""  # the setting that tells its arms apart
     symbol: ClassVar[str] = ""  # of that setting, where it is a number
     family: ClassVar[Family] = Family.NONE
+    asks: ClassVar[tuple[str, str]] = ("", "")  # what it asks of its agent; {value} is what is swept
     kin: ClassVar[str] = ""  # the method of which this is a variant, and no rival
     told: str | None = None  # a name in `told.TOLD`: what the agent is told of what it has accrued, None for nothing
 

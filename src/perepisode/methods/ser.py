@@ -16,6 +16,7 @@ class Ser(Objective):
 
     name, label, colour, marker = "ser", "SER", "#0072b2", "s"
     swept, symbol, family = "weight", "w", Family.PRICE
+    asks = ("made to pay a price", "for every one")
 
     def reward(self, dual, before, after):
         return gain(before, after) - self.weight * ETHICAL_PENALTY * harm(before, after)

@@ -17,7 +17,7 @@ from perepisode.compilation import cache_folder
 from perepisode.config import Protocol, Refused, canonical
 from perepisode.environments import WORLDS
 from perepisode.evaluation import episodes
-from perepisode.report.statistics.points import PER_EPISODE
+from perepisode.report.style import per_episode
 from perepisode.runs import Run, RunFolder, versions
 from perepisode.trained import AgentFile, Trained
 
@@ -79,7 +79,7 @@ def select(
 def long_with_one(table: pd.DataFrame) -> list[int]:
     """Row numbers of episodes with one violation, the longest first: of agents with a budget an episode, if any."""
     single = table.loc[table["violations"] == 1]
-    budgeted = single.loc[single["method"].isin(PER_EPISODE)]
+    budgeted = single.loc[single["method"].isin(per_episode())]
     order = (single if budgeted.empty else budgeted).sort_values("length", ascending=False, kind="stable")
     return [int(number) for number in order.index]
 

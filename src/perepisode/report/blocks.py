@@ -16,7 +16,8 @@ from perepisode.report.drawing.canvas import Drawing, Drawn, drawn
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.curves import Curve
 from perepisode.report.statistics.distilled import Utility
-from perepisode.report.statistics.points import PER_EPISODE, Episodes, Point, View
+from perepisode.report.statistics.points import Episodes, Point, View
+from perepisode.report.style import esr, per_episode
 from perepisode.report.tables import Table
 from perepisode.report.words import slug
 
@@ -122,14 +123,14 @@ def same_violations(case: Case) -> Table | str | None:
 
 @figure("Budget sweep")
 def budget_sweep(case: Case) -> Drawing | str:
-    if len([point for point in case.view.of("esr") if point.value == point.value]) < 2:
-        return "The budget sweep is left out: it needs ESR at two budgets or more."
+    if len([point for point in case.view.of(*per_episode()) if point.value == point.value]) < 2:
+        return "The budget sweep is left out: it needs a method at two budgets an episode or more."
     return figures.budget_sweep(case.view)
 
 
 @figure("The ESR family on the frontier")
 def esr_family(case: Case) -> Drawing | str:
-    if len(case.view.of(*PER_EPISODE)) < 2:
+    if len(case.view.of(*esr())) < 2:
         return "The ESR family is left out: there are fewer than two such agents."
     return figures.esr_family(case.view)
 

@@ -123,7 +123,7 @@ def _training_section(inputs: Inputs) -> Section:
         section.draw(
             f"training_{slug(view.dilemma)}", title, training_figures.training_curves(_chosen_curves(groups, view))
         )
-        duals = {key: group for key, group in groups.items() if "lagrangian" in key[0]}
+        duals = {key: group for key, group in groups.items() if any(curve.has("lambda") for curve in group)}
         if duals:
             title = f"Multiplier λ on {dilemma_name(view.dilemma)}"
             section.draw(f"multiplier_{slug(view.dilemma)}", title, training_figures.multipliers(duals))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from perepisode.config import Shape
@@ -48,6 +49,7 @@ class Craftax(World):
 
     name, actions = "craftax", 43
     dilemmas = ("no_killing", "sustainability", "proportional_force")
+    harms = MappingProxyType({"no_killing": "creatures killed"})
     audits = ("despawns", "passive_kills", "hostile_kills", "wood")
     steps, speed = 1_000_000_000, 2.0e6
     shape = Shape(binding=("no_killing", "sustainability"))

@@ -10,27 +10,22 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from perepisode import metrics
+from perepisode.methods import METHODS
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import INK, Drawing
 from perepisode.report.drawing.figures import OVER
 from perepisode.report.statistics.points import Point
-from perepisode.report.style import dilemma_name, look
+from perepisode.report.style import dilemma_name, harm_name, look
 from perepisode.report.words import count, number, percent
 from perepisode.runs import write_atomically
 
 BINS = ("0", "1", "2", "3+")
-HARM = {"no_killing": "creatures killed"}  # what a violation is, where two words say it
-TRAINED_TO = {  # what a method asks of its agent
-    "esr": ("rewarded for whole episodes:", "at most {value:g} in each"),
-    "lagrangian": ("held to a mean:", "{value:g} an episode on average"),
-    "ser": ("made to pay a price", "for every one"),
-}
 DPI = 200
 
 
 def card(points: Sequence[Point], dilemma: str) -> Drawing:
     """Shares of episodes by violations, one panel an agent; under each its return, P(>1) and worst tenth."""
-    harm = HARM.get(dilemma, "violations")
+    harm = harm_name(dilemma)
     figure = Figure((3.0 * len(points) + 0.4, 5.0))
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
     figure.subplots_adjust(left=0.045, right=0.985, top=0.68, bottom=0.29, wspace=0.12)
@@ -94,7 +89,7 @@ def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], harm
         axes.annotate(percent(share), (place, share), (0, 3), textcoords="offset points", ha="center", fontsize=9,
                       color=OVER if over and share >= 0.0005 else INK, fontweight="bold" if over else None)  # fmt: skip
     axes.text(0.0, 1.27, point.label, transform=axes.transAxes, fontsize=12.5, fontweight="bold", color=colour)
-    for line, words in enumerate(TRAINED_TO.get(point.method, ())):
+    for line, words in enumerate(METHODS[point.method].asks if point.method in METHODS else ()):
         asked = words.format(value=point.value)
         axes.text(0.0, 1.18 - 0.075 * line, asked, transform=axes.transAxes, fontsize=9.5, color="#555555")
     axes.set_xticks(range(len(BINS)), BINS)

@@ -14,10 +14,11 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from perepisode import metrics
 from perepisode.evaluation import compare
+from perepisode.methods import Family
 from perepisode.report.drawing.canvas import BAND, FAINT, INK, WIDTH, Drawing, name_points
 from perepisode.report.statistics import matched
-from perepisode.report.statistics.points import PER_EPISODE, Point, View
-from perepisode.report.style import dilemma_name, look
+from perepisode.report.statistics.points import Point, View
+from perepisode.report.style import dilemma_name, esr, look, of_family, per_episode, sweeps
 from perepisode.report.words import percent
 
 OVER = "#b3261e"  # beyond the budget
@@ -63,7 +64,7 @@ def esr_family(view: View) -> Drawing:
     """All per-episode arms on the frontier, the other methods in grey for reference."""
     figure = Figure((WIDTH, 3.9), layout="constrained")
     axes = figure.add_subplot()
-    others = [point for point in view.main if point.method not in PER_EPISODE]
+    others = [point for point in view.main if point.method not in esr()]
     kept = np.array([_mean_pair(point) for point in others])
     if len(kept):
         order = kept[compare.frontier(kept)]
@@ -72,7 +73,7 @@ def esr_family(view: View) -> Drawing:
             order[:, 1], order[:, 0], color="#cccccc", lw=6, solid_capstyle="round", label="other methods' envelope"
         )
         axes.plot(kept[:, 1], kept[:, 0], "o", color="#bdbdbd", ms=4)
-    family = view.of(*PER_EPISODE)
+    family = view.of(*esr())
     for method in dict.fromkeys(point.method for point in family):
         _draw_method(axes, method, view.of(method))
     _frontier_axes(axes)
@@ -145,7 +146,7 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
         own = [row for row in rows if row["method"] == method]
         columns = ([row[key] for row in own] for key in ("violations", "cvar", "violations_ci", "cvar_ci"))
         _draw_points(axes, method, *columns, joined=False)
-        if method not in matched.NOT_RIVALS:
+        if sweeps(method):
             for low, high in itertools.pairwise(view.of(method)):
                 axes.plot(*matched.tails_between(low, high, view.whole), color=look(method).colour, lw=1.1, zorder=2)
     _draw_exact(axes, exact, "cvar", "none")
@@ -154,7 +155,7 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
     axes.margins(0.08)
     axes.set_xlim(left=-0.05 * axes.get_xlim()[1])  # an interval may reach below zero, a count does not
     axes.set_ylim(bottom=-0.05 * axes.get_ylim()[1])
-    named = [point for point in view.main if point.method not in matched.NOT_RIVALS]
+    named = [point for point in view.main if sweeps(point.method)]
     name_points(axes, [(p.interval(metrics.mean).mean, p.interval(metrics.cvar).mean, *_name(p)) for p in named])
     axes.legend(loc="upper left")  # no tail is far above its mean
     return Drawing(figure, pd.DataFrame(rows), caption)
@@ -165,7 +166,7 @@ def budget_sweep(view: View) -> Drawing:
     figure = Figure((WIDTH, 4.6), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
     rows = []
-    for method in ("esr", "lagrangian"):
+    for method in (name for name in (*per_episode(), *of_family(Family.MEAN)) if name in view.methods):
         arms = sorted(view.of(method), key=lambda point: point.value)
         arms = [point for point in arms if point.budget == point.budget]
         for point in arms:
@@ -193,7 +194,7 @@ def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Se
     _draw_exact(axes, exact, "return")
     _frontier_axes(axes)
     first = [point for point in named if point in view.main]
-    rest = [point for point in view.main if point not in first and point.method not in matched.NOT_RIVALS]
+    rest = [point for point in view.main if point not in first and sweeps(point.method)]
     if first:
         name_points(axes, [_named(point) for point in (*first, *rest)])
 
@@ -235,8 +236,8 @@ def _draw_method(axes: Axes, method: str, points: Sequence[Point]) -> None:
 def _draw_points(axes: Axes, method: str, x, y, x_half, y_half, joined: bool = True) -> None:
     """A method's arms with their intervals, joined where they are a sweep."""
     label, colour, marker = look(method)
-    front = 4 if method in PER_EPISODE else 3
-    line = "-" if joined and method not in matched.NOT_RIVALS else "none"
+    front = 4 if method in per_episode() else 3
+    line = "-" if joined and sweeps(method) else "none"
     axes.errorbar(
         x, y, np.nan_to_num(y_half), np.nan_to_num(x_half), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.4,
         zorder=2,
@@ -343,7 +344,7 @@ def _sweep_lines(top: Axes, bottom: Axes, method: str, rows: Sequence[dict]) -> 
     if not rows:
         return
     label, colour, marker = look(method)
-    name = "ESR, budget per episode" if method == "esr" else f"{label}, budget in expectation"
+    name = f"{label}, budget {'per episode' if method in per_episode() else 'in expectation'}"
     for axes, key in ((top, "return"), (bottom, "cvar")):
         half = np.nan_to_num([row[f"{key}_ci"] for row in rows])
         budgets, values = [row["budget"] for row in rows], [row[key] for row in rows]

@@ -29,6 +29,9 @@ class Curve:
     steps: np.ndarray
     values: dict[str, np.ndarray]
 
+    def has(self, key: str) -> bool:
+        return bool(np.isfinite(self.values[key]).any())
+
     def without(self, key: str) -> Curve:
         """The same run with one metric blanked."""
         return replace(self, values={**self.values, key: np.full(len(self.steps), np.nan)})
@@ -36,7 +39,7 @@ class Curve:
     def at(self, key: str, grid: np.ndarray) -> np.ndarray:
         """The metric at given steps, smoothed over 1 % of the run."""
         known = np.isfinite(self.values[key])
-        if not known.any():
+        if not self.has(key):
             return np.full(len(grid), np.nan)
         steps, values = self.steps[known], self.values[key][known]
         width = max(1, len(values) // 100)

@@ -7,7 +7,8 @@ import numpy as np
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.report.statistics.matched import RETURN, VIOLATIONS
-from perepisode.report.statistics.points import PER_EPISODE, View
+from perepisode.report.statistics.points import View
+from perepisode.report.style import esr
 
 
 def short_of_frontier(view: View) -> dict[str, float]:
@@ -15,11 +16,11 @@ def short_of_frontier(view: View) -> dict[str, float]:
 
     NaN where that frontier has no such violations.
     """
-    others = [point for point in view.main if point.method not in PER_EPISODE]
+    others = [point for point in view.main if point.method not in esr()]
     means = np.array([(RETURN.of(point), VIOLATIONS.of(point)) for point in others])
     kept = means[compare.frontier(means)] if len(means) else means
     found = {}
-    for point in view.of(*PER_EPISODE):
+    for point in view.of(*esr()):
         between = compare.bracket(kept[:, 1], VIOLATIONS.of(point)) if len(kept) else None
         found[point.label] = float("nan")
         if between is not None:
@@ -30,7 +31,7 @@ def short_of_frontier(view: View) -> dict[str, float]:
 
 def hypervolumes(view: View) -> dict[str, dict[str, float]]:
     """Area under the mean frontier without and with the per-episode agents, in both units."""
-    base = [point for point in view.main if point.method not in PER_EPISODE]
+    base = [point for point in view.main if point.method not in esr()]
     if not base or len(base) == len(view.main):
         return {}
     result = {}

@@ -23,9 +23,9 @@ import numpy as np
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval, Welch
-from perepisode.report.statistics.points import PER_EPISODE, Point, View
+from perepisode.report.statistics.points import Point, View
+from perepisode.report.style import esr, kin, per_episode, sweeps
 
-NOT_RIVALS = ("unconstrained", "erm")  # single points, not sweeps that can be matched
 FAR = 0.01  # of the unconstrained return: a pair further apart than this is not matched
 TOLD_APART = 0.05  # p of the two ends' positions: if it is larger, the line through them has no slope to speak of
 
@@ -72,18 +72,18 @@ class Even(NamedTuple):
 
 
 def focal(view: View) -> Point | None:
-    """The agent whose tail is compared: ESR with one tolerated violation, if there is such an agent."""
-    stated = [point for point in view.of("esr") if point.value > 0] or view.of(*PER_EPISODE)
+    """The agent whose tail is compared: ESR, or another budget an episode, that tolerates about one violation."""
+    own = view.of(*esr()) or view.of(*per_episode())
+    stated = [point for point in own if point.value > 0] or own
     if stated:
         return min(stated, key=lambda point: abs(point.value - 1) if point.value == point.value else np.inf)
-    others = [point for point in view.main if point.method not in NOT_RIVALS] or list(view.main)
+    others = [point for point in view.main if sweeps(point.method)] or list(view.main)
     return min(others, key=lambda point: point.interval(metrics.cvar).mean, default=None)
 
 
 def rivals(view: View, chosen: Point) -> list[str]:
-    """Methods to pair with: all that sweep a setting, but not the focal agent's own family."""
-    family = PER_EPISODE if chosen.method in PER_EPISODE else (chosen.method,)
-    return [method for method in view.methods if method not in (*NOT_RIVALS, *family)]
+    """Methods to pair with: all that sweep a setting, but not the focal agent's own kin."""
+    return [method for method in view.methods if sweeps(method) and method not in kin(chosen.method)]
 
 
 def partners(view: View, chosen: Point) -> list[Point]:
@@ -160,7 +160,7 @@ def _frontier(view: View, method: str) -> list[Point]:
     means = np.array([(RETURN.of(arm), VIOLATIONS.of(arm)) for arm in arms])
     kept = [arm for arm, best in zip(arms, compare.frontier(means)) if best]
     own = [arm for arm in kept if arm is not view.unconstrained]
-    return own if not own or method in PER_EPISODE else kept
+    return own if not own or method in per_episode() else kept
 
 
 def _span(arms: list[Point], axis: Axis) -> tuple[float, float]:
@@ -236,7 +236,7 @@ class _Between:
 
     def __init__(self, low: Point, high: Point, whole: bool):
         self.arms = low, high
-        self.mixed = low.method in PER_EPISODE  # no agent between two budgets in each episode, but both by turns
+        self.mixed = low.method in per_episode()  # no agent between two budgets in each episode, but both by turns
         self.chance = whole and not self.mixed  # costs have no law of independence
         self.mean = self.straight(VIOLATIONS.each)
 

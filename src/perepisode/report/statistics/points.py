@@ -17,12 +17,11 @@ from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.evaluation import episodes as tables
 from perepisode.evaluation.compare import Interval
-from perepisode.report.style import METHODS, look
+from perepisode.methods import METHODS, Family
+from perepisode.report.style import look, of_family
 
 PROTOCOLS = {"first": "first episodes of every world", "window": "the paper's window"}
 COUNTERS = {"exact": "exact counts", "paper": "the paper's state difference"}
-PER_EPISODE = ("esr", "esr_distilled")
-BUDGETED = ("esr", "lagrangian", "saute", "pid_lagrangian", "cvar", "chance")
 BINDING_SHARE = 0.05  # a dilemma binds if the unconstrained agent violates in at least this share of episodes
 _KEYS = ["dilemma", "method", "arm", "value", "gamma", "detector", "seed", "run"]
 
@@ -63,7 +62,7 @@ class Point:
     @property
     def budget(self) -> float:
         """Violations an episode that the setting allows; NaN for methods that state no such number."""
-        stated = self.method in BUDGETED or self.arm.split("=")[0] in ("k", "d", "budget")
+        stated = self.method in of_family(Family.EPISODE, Family.MEAN) or self.arm.split("=")[0] in ("k", "d", "budget")
         return self.value if stated else float("nan")
 
     @cached_property
