@@ -32,7 +32,7 @@ def test_unknown_words_are_refused(arguments):
 def test_wrong_values_are_one_line():
     refused = perepisode("train", "--method", "lagrangian", "--budget", "-1")
     assert refused.returncode == 2
-    assert refused.stderr.strip() == "perepisode: budget=-1.0 must not be negative"
+    assert refused.stderr.strip() == "perepisode: budget=-1 is out of range; budget must be a number, at least 0"
 
 
 def test_a_missing_table_is_one_line(tmp_path):
@@ -69,4 +69,4 @@ def test_a_setting_given_twice_is_refused(capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["train", "--method", "lagrangian", "--budget", "1", "--set", "rate=1", "rate=2"])
     assert end.value.code == 2
-    assert "--set rate is given twice" in capsys.readouterr().err
+    assert "rate is given twice; give its values together: --set rate=1,2" in capsys.readouterr().err

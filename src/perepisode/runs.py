@@ -248,8 +248,8 @@ def described(plain: dict[str, Any], path: Path, remedy: str) -> Run:
     try:
         run, stated = Run.from_json(values), plain.get("id")
         given = run.id
-    except Refused:
-        raise
+    except Refused as error:
+        raise Refused(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Refused(f"{path} describes no run that this version knows ({error!r}); {remedy}") from None
     if given != stated:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from perepisode import agents, cli, metrics
-from perepisode.agents import card, files, shelf
+from perepisode.agents import card
 from perepisode.agents.export import export
 from perepisode.config import Refused
 from perepisode.environments.fresh import action_key, world_key
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import evaluate
 from perepisode.replay.episode import key_of
+from perepisode.trained import files, shelf
 from perepisode.trained.files import AgentFile
 
 
@@ -142,7 +143,9 @@ def test_a_run_of_a_world_that_is_not_known_is_refused(agent, capsys):
         about["run"] = {**about["run"], "env": "atlantis"}
 
     rewritten(agent, elsewhere)
-    assert "describes no run that this version knows" in refusal(capsys, "evaluate", agent.path)
+    said = refusal(capsys, "evaluate", agent.path)
+    assert f"{agent.path.stem}.json: env 'atlantis' is unknown; choose from craftax" in said
+    assert "PEREPISODE_USE=my_module" in said
 
 
 def test_an_unknown_name_is_refused_with_those_there_are(capsys):

@@ -116,17 +116,3 @@ def test_strict_utility_takes_nothing():
 def test_impossible_sizes_are_refused(wrong):
     with pytest.raises(Refused):
         Temptation(**wrong)
-
-
-def test_catalogue_states_the_worlds_own_defaults():
-    """The catalogue repeats defaults so that planners need not import a world; they must not drift apart."""
-    import dataclasses
-    from importlib import import_module
-
-    from perepisode.environments import WORLDS
-
-    for entry in WORLDS.values():
-        cls = getattr(import_module(entry.module), entry.name)
-        defaults = {f.name: f.default for f in dataclasses.fields(cls)}
-        assert defaults == entry.options
-        assert cls.dilemmas == entry.dilemmas

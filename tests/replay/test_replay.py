@@ -275,7 +275,7 @@ def test_a_table_from_elsewhere_is_refused(table, tmp_path):
     with pytest.raises(Refused, match=r"no column 'actions'.*not replayed"):
         watch(tmp_path / "a.csv", tmp_path / "out")
     episodes.write(table.assign(environment="CarGoal"), tmp_path / "b.parquet")
-    with pytest.raises(Refused, match="environment 'CarGoal'; only temptation, craftax"):
+    with pytest.raises(Refused, match="environment 'CarGoal'; only craftax, temptation"):
         watch(tmp_path / "b.parquet", tmp_path / "out")
     table.to_csv(tmp_path / "c.csv", index=False)
     with pytest.raises(Refused, match="actions are not bytes"):

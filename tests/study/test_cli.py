@@ -42,7 +42,7 @@ def test_matrix_as_json_csv_and_table(capsys):
 def test_the_plan_says_what_it_costs(capsys):
     code, out, _ = call(capsys, "study", "plan", "--memory", "139", "--gpus", "4")
     assert code == 0
-    assert "183 runs in 14 packs, 1.83e+11 steps, 25.4 GPU hours at 2,000,000 steps/s (assumed" in out
+    assert "183 runs in 14 packs, 1.83e+11 steps, 25.4 device hours at 2,000,000 steps/s (assumed" in out
     assert "about 6.4 h on 4 of them" in out
 
 
@@ -50,7 +50,7 @@ def test_the_plan_says_what_it_costs(capsys):
     ("words", "said"),
     [
         (["matrix", "--only", "no_kiling"], "'no_kiling' is unknown"),
-        (["matrix", "--env", "minecraft"], "no matrix for env 'minecraft'"),
+        (["matrix", "--env", "minecraft"], "env 'minecraft' is unknown; choose from craftax, temptation"),
         (["study", "plan", "--steps", "10"], "steps=10 is less than one rollout"),
         (["study", "plan", "--pack", "500", "--memory", "80"], "the largest that fits is --pack"),
         (["study", "plan", "--bench", "nowhere.json"], "is no benchmark"),

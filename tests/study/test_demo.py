@@ -70,7 +70,7 @@ def test_the_closing_lines_of_the_shipped_agents(tmp_path):
 
 
 def test_exact_optima_are_what_the_report_reads(tmp_path):
-    items = json.loads(exact.write(tmp_path / "exact.json").read_text())
+    items = json.loads(exact.write(tmp_path / "exact.json", "temptation").read_text())
     budgets = {item["label"]: item for item in items if item["kind"] == "esr"}
     assert set(budgets) == {"k=0", "k=1", "k=2", "k=4"}
     for k in (0, 1, 2, 4):

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from perepisode.config import Refused
-from perepisode.evaluation import episodes
+from perepisode.evaluation import distill, episodes
+from perepisode.methods import esr_distilled
 from perepisode.methods.esr_distilled import Distilled
-from perepisode.training import distill
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def fitted(tmp_path_factory):
     path = distill.distill(
         [table_of(returns, counts, home / "pool.parquet")], "temptation", home / "u.json", say=said.append
     )
-    return distill.load(path), json.loads(path.read_text()), said
+    return esr_distilled.load(path), json.loads(path.read_text()), said
 
 
 def test_the_fit_is_zero_at_nothing_and_in_game_units(fitted):
@@ -102,9 +102,9 @@ def test_wrong_input_is_refused(tmp_path):
         distill.pool([path], "lying")
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(Refused, match="no distilled utility"):
-        distill.load(tmp_path / "bad.json")
+        esr_distilled.load(tmp_path / "bad.json")
     with pytest.raises(Refused, match="cannot be read"):
-        distill.load(tmp_path / "nowhere.json")
+        esr_distilled.load(tmp_path / "nowhere.json")
 
 
 def test_eq6_by_hand():

@@ -200,7 +200,7 @@ def test_a_full_disk_is_one_clear_line_and_harms_nothing(tmp_path):
 
 def test_an_unwritable_folder_exits_with_its_own_code(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    command = Train(method="esr", budget=(1.0,), seeds=(1,), steps=1e5, out=tmp_path / "file" / "out")
+    command = Train(method="esr", seeds=(1,), steps=1e5, out=tmp_path / "file" / "out")
     assert run(command) == DISK
     assert "cannot write to" in capsys.readouterr().err
 
@@ -248,22 +248,31 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"method": "magic"}, "method 'magic' is unknown; choose from unconstrained"),
         ({"env": "minecraft"}, "env 'minecraft' is unknown"),
         ({"dilemma": "lying"}, "dilemma 'lying' is unknown"),
-        ({"envs": 10, "minibatches": 4}, "envs=10 does not divide into minibatches=4; use a multiple of 4"),
-        ({"budget": (-1.0,)}, "budget=-1.0 must not be negative"),
-        ({"gamma": 0.0}, r"gamma=0.0 must lie in \(0, 1\]"),
-        ({"gamma": 1.01}, "gamma=1.01 must lie in"),
+        ({"set": ("envs=10", "minibatches=4")}, "envs=10 does not divide into minibatches=4; use a multiple of 4"),
+        ({"set": ("budget=-1",)}, "budget=-1 is out of range; budget must be a number, at least 0"),
+        ({"set": ("budget=one",)}, "budget='one' is no number"),
+        ({"set": ("budget=nan",)}, "budget=nan is out of range"),
+        ({"set": ("charge=inf",)}, "charge=inf is out of range"),
+        ({"set": ("chance=1.5",)}, "chance=1.5 is out of range; chance must be a number, at least 0 and at most 1"),
+        ({"set": ("horizon=2.5",)}, "horizon=2.5 is no whole number"),
+        ({"set": ("learning_rate=0",)}, "learning_rate=0 is out of range; learning_rate must be a number, above 0"),
+        ({"set": ("anneal=maybe",)}, "anneal=maybe is neither true nor false"),
+        ({"set": ("budget=1,2,1",)}, "--budget 1 2 1 names a value twice"),
+        ({"set": ("budget=1", "budget=2")}, "budget is given twice"),
+        ({"gamma": (0.0,)}, r"gamma=0.0 must lie in \(0, 1\]"),
+        ({"gamma": (1.01,)}, "gamma=1.01 must lie in"),
         ({"steps": 10}, "less than one rollout"),
-        ({"method": "esr_distilled", "budget": ()}, "needs utility; give --utility"),
-        ({"method": "esr_distilled", "budget": (), "utility": Path("nowhere.json")}, "nowhere.json cannot be read"),
-        ({"set": ("colour=red",)}, "no setting 'colour'"),
+        ({"method": "esr_distilled"}, "needs utility; give --utility"),
+        ({"method": "esr_distilled", "set": ("utility=nowhere.json",)}, "nowhere.json cannot be read"),
+        ({"set": ("colour=red",)}, "no setting is called 'colour' here; esr has budget, charge, sharpness, told; temptation has horizon"),
         ({"set": ("colour",)}, "write name=value"),
         ({"seeds": (1, 1)}, "the same run was given twice"),
-        ({"precision": "fp8"}, "precision='fp8' is unknown; use bf16 or fp32"),
+        ({"set": ("precision=fp8",)}, "precision 'fp8' is unknown; choose from bf16, fp32"),
     ],
 )
 def test_wrong_input_is_one_line_before_anything_compiles(given, words, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(training, "run_chunk", None)  # reaching the compiler would fail loudly
-    assert run(Train(out=tmp_path / "out", **{"budget": (1.0,), **given})) == WRONG_INPUT
+    assert run(Train(out=tmp_path / "out", **given)) == WRONG_INPUT
     error = capsys.readouterr().err
     assert len(error.strip().splitlines()) == 1
     assert re.search(words, error), error

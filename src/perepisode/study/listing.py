@@ -58,12 +58,11 @@ def plan_text(study: Study, bench: Bench, device: Device, gpus: int) -> str:
     headings = ("task", "runs", "what", "steps", "GiB", "hours", "after")
     steps = sum(task.steps for task in study.tasks)
     hours = steps / bench.steps_per_second / 3600
-    unit = "GPU hours" if device.kind == "gpu" else "hours"
     packs = len(study.of_kind("train"))
     shared = f"; about {hours / gpus:.1f} h on {gpus} of them" if gpus > 1 else ""
     return (
         text_table(headings, rows)
-        + f"\n{study.runs} runs in {packs} packs, {steps:.3g} steps, {hours:.1f} {unit} at "
+        + f"\n{study.runs} runs in {packs} packs, {steps:.3g} steps, {hours:.1f} device hours at "
         + f"{bench.steps_per_second:,.0f} steps/s ({bench.source}){shared}; "
         + f"the {device.kind} has {device.memory / GIB:.0f} GiB\n"
     )
