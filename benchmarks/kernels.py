@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from perepisode.config import Learner
 from perepisode.environments.craftax import engine
 from perepisode.runs import Run
+from perepisode.study.bench import seconds_of
 from perepisode.training import ppo
-from perepisode.training.bench import seconds_of
 from perepisode.training.train import prepare
 
 

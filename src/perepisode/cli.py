@@ -54,27 +54,18 @@ class Train:
     """Train agents: every combination of the settings and seeds given, side by side where one program allows."""
 
     env: Annotated[str, _help(f"World: {', '.join(WORLDS)}, or your own as module:Class.")] = "temptation"
-    dilemma: str | None = None
-    """What is to be avoided; the world's first dilemma if left out."""
+    dilemma: str | None = None  # What is to be avoided; the world's first dilemma if left out.
     method: Annotated[str, _help(f"{', '.join(METHODS)}, or your own as module:Class.")] = "esr"
-    gamma: tuple[float, ...] = (0.99,)
-    """Discount factor in (0, 1]."""
-    seeds: tuple[int, ...] = PAPER_SEEDS
-    """One run for each."""
-    steps: float | None = None
-    """Environment steps of each run; 1e6, or 1e9 on craftax, if left out."""
-    detector: str = "exact"
-    """Count the objective is charged with: exact, or the paper's state difference."""
-    penalty: str = "step"
-    """Charge a violating step once (the paper) or by its exact count."""
+    gamma: tuple[float, ...] = (0.99,)  # Discount factor in (0, 1].
+    seeds: tuple[int, ...] = PAPER_SEEDS  # One run for each.
+    steps: float | None = None  # Environment steps of each run; 1e6, or 1e9 on craftax, if left out.
+    detector: str = "exact"  # Count the objective is charged with: exact, or the paper's state difference.
+    penalty: str = "step"  # Charge a violating step once (the paper) or by its exact count.
+    # Settings as name=value or name=value,value: those of your own method or world, or any of those below.
     set: tuple[str, ...] = ()
-    """Settings as name=value or name=value,value: those of your own method or world, or any of those below."""
-    checkpoint_seconds: float = 600.0
-    """Time between checkpoints."""
-    chunk: int = 10
-    """Updates between two looks at signals and files."""
-    out: Path = Path("out")
-    """Folder of run folders."""
+    checkpoint_seconds: float = 600.0  # Time between checkpoints.
+    chunk: int = 10  # Updates between two looks at signals and files.
+    out: Path = Path("out")  # Folder of run folders.
     method_settings: tyro.conf.OmitArgPrefixes[OF_METHOD] = OF_METHOD()  # pyright: ignore  # noqa: RUF009
     world_settings: tyro.conf.OmitArgPrefixes[OF_WORLD] = OF_WORLD()  # pyright: ignore  # noqa: RUF009
     learner_settings: tyro.conf.OmitArgPrefixes[OF_LEARNER] = OF_LEARNER()  # pyright: ignore  # noqa: RUF009
@@ -171,18 +162,14 @@ def _combinations(given: dict[str, list[Any]]) -> list[dict[str, Any]]:
 class Evaluate:
     """Judge finished runs in the detector-only world; one row an episode."""
 
+    # Run folders, folders of them, or agents by name or file (`perepisode agents`).
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Run folders, folders of them, or agents by name or file (`perepisode agents`)."""
+    # Episodes table to write or extend; episodes.parquet in the first folder, or here, if left out.
     out: Path | None = None
-    """Episodes table to write or extend; episodes.parquet in the first folder, or here, if left out."""
-    envs: int = Protocol.envs
-    """Worlds for each agent."""
-    steps: int = Protocol.steps
-    """The paper's window."""
-    first: int = Protocol.first
-    """Episodes of every world that make up the unbiased protocol."""
-    seed: int = Protocol.seed
-    """Of the worlds the agents are judged in."""
+    envs: int = Protocol.envs  # Worlds for each agent.
+    steps: int = Protocol.steps  # The paper's window.
+    first: int = Protocol.first  # Episodes of every world that make up the unbiased protocol.
+    seed: int = Protocol.seed  # Of the worlds the agents are judged in.
 
     def __call__(self) -> int:
         _prepare_jax()
@@ -201,14 +188,11 @@ class Evaluate:
 class Distill:
     """Fit a utility to the preferences of a pool of episodes (Eq. 6)."""
 
+    # Episodes tables with the pool: unconstrained, ERM and SER agents.
     episodes: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Episodes tables with the pool: unconstrained, ERM and SER agents."""
-    dilemma: str = "no_killing"
-    """Whose violations the utility orders."""
-    tolerance: float = 0.5
-    """Violations an episode may have and still count as clean."""
-    out: Path = Path("utility.json")
-    """File to write."""
+    dilemma: str = "no_killing"  # Whose violations the utility orders.
+    tolerance: float = 0.5  # Violations an episode may have and still count as clean.
+    out: Path = Path("utility.json")  # File to write.
 
     def __call__(self) -> int:
         from perepisode.evaluation.distill import distill
@@ -222,20 +206,15 @@ class Distill:
 class Report:
     """Figures, tables and one HTML page from episodes tables, ours or anybody's."""
 
+    # Episodes tables, parquet or CSV; at least method, seed, return, violations.
     episodes: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Episodes tables, parquet or CSV; at least method, seed, return, violations."""
-    out: Path = Path("report")
-    """Folder to write."""
-    runs: tuple[Path, ...] = ()
-    """Folders of run folders, or agents by name or file, for training curves and λ."""
-    utilities: tuple[Path, ...] = ()
-    """Distilled utilities to draw."""
-    exact: tuple[Path, ...] = ()
-    """Exact optima (JSON) to draw beside what was learned."""
-    watch: tuple[Path, ...] = ()
-    """Folders that `perepisode watch` wrote, to link to."""
+    out: Path = Path("report")  # Folder to write.
+    runs: tuple[Path, ...] = ()  # Folders of run folders, or agents by name or file, for training curves and λ.
+    utilities: tuple[Path, ...] = ()  # Distilled utilities to draw.
+    exact: tuple[Path, ...] = ()  # Exact optima (JSON) to draw beside what was learned.
+    watch: tuple[Path, ...] = ()  # Folders that `perepisode watch` wrote, to link to.
+    # Your own words, with numbers read from the report's tables (docs/bring-your-own-agent.md).
     discussion: Path | None = None
-    """Your own words, with numbers read from the report's tables (docs/bring-your-own-agent.md)."""
 
     def __call__(self) -> int:
         from perepisode.report.page import build
@@ -251,22 +230,15 @@ class Report:
 class Watch:
     """Replay the worst episodes and write a page to watch them on."""
 
+    # An episodes table, a run folder whose table lies beside it, or an agent by name or file.
     source: Annotated[Path, tyro.conf.Positional]
-    """An episodes table, a run folder whose table lies beside it, or an agent by name or file."""
-    worst: int = 5
-    """How many of the worst episodes."""
-    restraint: int = 0
-    """Also so many episodes with one violation, those with most further chances that were let be."""
-    row: tuple[int, ...] = ()
-    """Rows of the table to replay instead."""
-    method: str | None = None
-    """Only episodes of this method."""
-    arm: str | None = None
-    """Only episodes of this arm, e.g. k=1."""
-    runs: Path | None = None
-    """Folder of run folders, if not the table's own folder."""
-    out: Path = Path("watch")
-    """Folder to write."""
+    worst: int = 5  # How many of the worst episodes.
+    restraint: int = 0  # Also so many episodes with one violation, those with most further chances that were let be.
+    row: tuple[int, ...] = ()  # Rows of the table to replay instead.
+    method: str | None = None  # Only episodes of this method.
+    arm: str | None = None  # Only episodes of this arm, e.g. k=1.
+    runs: Path | None = None  # Folder of run folders, if not the table's own folder.
+    out: Path = Path("watch")  # Folder to write.
 
     def __call__(self) -> int:
         _prepare_jax()
@@ -281,26 +253,20 @@ class Watch:
 class Bench:
     """Measure steps a second: the engine, upstream's step, training."""
 
-    populations: tuple[int, ...] = (1, 3, 8)
-    """Runs side by side."""
-    worlds: tuple[int, ...] = (1024, 8192)
-    """Worlds of the engine alone; on a CPU 64 is plenty."""
-    envs: int = 1024
-    """Worlds of each training run."""
-    hidden: int = 512
-    """Width of the network."""
-    precision: tuple[Literal["bf16", "fp32"], ...] = ("bf16",)
-    """Matrix products."""
-    upstream: bool = True
-    """Also measure upstream's step in this process."""
-    out: Path = Path("bench.json")
-    """File to write."""
+    populations: tuple[int, ...] = (1, 3, 8)  # Runs side by side.
+    worlds: tuple[int, ...] = (1024, 8192)  # Worlds of the engine alone; on a CPU 64 is plenty.
+    envs: int = 1024  # Worlds of each training run.
+    hidden: int = 512  # Width of the network.
+    precision: tuple[Literal["bf16", "fp32"], ...] = ("bf16",)  # Matrix products.
+    upstream: bool = True  # Also measure upstream's step in this process.
+    out: Path = Path("bench.json")  # File to write.
 
     def __call__(self) -> int:
         _prepare_jax()
-        from perepisode.training.bench import bench
+        from perepisode.study.bench import bench
 
-        bench(self)
+        learner = replace(Learner(), envs=self.envs, hidden=self.hidden)
+        bench(self.out, self.populations, self.worlds, learner, self.precision, self.upstream)
         print(f"wrote {self.out}\nnext: perepisode study plan --bench {self.out}")
         return 0
 

@@ -11,10 +11,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import platform
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import metadata
@@ -135,6 +137,27 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     """A whole file of this content."""
     with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+class Busy(Refused):
+    """Somebody else is at it."""
+
+
+@contextlib.contextmanager
+def held(path: Path, what: str, remedy: str = "look at it with `perepisode study status`") -> Iterator[None]:
+    """An exclusive lock that goes away with its holder, however that ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise Busy(f"{what} is being run by {holder}; {remedy}") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
 
 
 def versions() -> dict[str, str]:

@@ -128,6 +128,15 @@ def check(cls: Any, given: Mapping[str, Any], who: str) -> None:
             raise Refused(f"{who} needs {name}; give --{name}")
 
 
+def declared(what: str, cls: Any, known: dict[str, Any]) -> Any:
+    """The class, known by its name from now on; Refused if another one has that name."""
+    other = known.get(cls.name, cls)
+    if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise Refused(f"two {what}s are called {cls.name!r}: {other.__module__} and {cls.__module__}; rename one")
+    known[cls.name] = cls
+    return cls
+
+
 def _kind(annotation: Any) -> type:
     """Of a field: annotations are text where their evaluation is postponed, and classes elsewhere."""
     name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")

@@ -16,8 +16,9 @@ import pytest
 import tiny
 
 from perepisode.config import Refused
+from perepisode.runs import held
 from perepisode.study import local, overview, plan, state
-from perepisode.study.files import TaskFolder, held
+from perepisode.study.files import TaskFolder
 
 pytestmark = pytest.mark.processes
 

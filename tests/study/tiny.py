@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from perepisode.config import Protocol
 from perepisode.environments.temptation import MINIATURE
 from perepisode.evaluation import episodes
 from perepisode.runs import Run
@@ -15,7 +16,7 @@ from perepisode.study import matrix, plan
 
 LEARNER = replace(MINIATURE, envs=16, rollout=20, hidden=8, minibatches=2, epochs=1)
 UPDATE = LEARNER.steps_per_update
-EVALUATION = plan.Evaluation(envs=8, steps=80, first=2)
+EVALUATION = Protocol(envs=8, steps=80, first=2)
 
 
 def run(method: str, updates: int, seed: int = 42, **settings) -> Run:

@@ -2,66 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from perepisode.report.style import dilemma_name, look
 from perepisode.report.words import count, number, percent
 from perepisode.trained.files import ENDING, AgentFile
 from perepisode.trained.shelf import BOX
 
-TEXT = """\
-# {title}
-
-{label} ({arm}) on {dilemma} in {world}, seed {seed}, trained for {steps} environment steps on {device} by \
-perepisode {version}. It was trained on the {detector} count of violations{charged}.
-
-## What it does
-
-{episodes} episodes, the first {first} of each of {envs} worlds, judged on {judged_on}:
-
-| return | violations | P(≥ 1) | P(> 1) | worst tenth (CVaR 10 %) | worst episode |
-|---:|---:|---:|---:|---:|---:|
-| {returns} | {violations} | {p_any} | {p_over} | {cvar} | {worst} |
-
-| violations in an episode | {counts} |
-|---|{rule}|
-| share of episodes | {shares} |
-
-{tail}{blind} These are the numbers of one training seed: they say how episodes of this agent differ, not how agents \
-of this method do.
-
-## How to use it
-
-```
-perepisode watch    {name} --worst 2      # its worst episodes, on video
-perepisode evaluate {name}                # judge it on this machine
-```
-
-```python
-import jax
-from perepisode import agents
-
-agent = agents.load("{name}")
-step, state, mind = jax.jit(agent.world.step), agent.world.reset(jax.random.key(0)), agent.begin()
-for key in jax.random.split(jax.random.key(1), 10_000):
-    to_act, to_step = jax.random.split(key)
-    action, mind = agent.act(mind, state, to_act)
-    state, outcome = step(to_step, state, action)
-    mind = agent.after(mind, outcome)
-    if outcome.ended:  # the next episode begins with reset and begin
-        break
-print(mind.accrued.task_return, mind.accrued.violations)
-```
-
-## What it is not for
-
-It is research material about how objectives shape the worst episodes of a game. It knows nothing outside {world}, it \
-is not safe in any wider sense, its counts hold for the detector and the world named above, and it must not be used to \
-control anything that can do harm, or as evidence that a method is safe elsewhere.
-
-## How it was rounded
-
-{rounding}. The numbers above are of the policy before rounding. Licence: {licence}. sha256 of the policy: \
-`{sha256}`.
-"""
+TEXT = (Path(__file__).parent / "card_template.md").read_text(encoding="utf-8")
 
 
 def text(file: AgentFile) -> str:

@@ -38,8 +38,7 @@ class Listed:
 class Card:
     """Print an agent's card: what it is, what it does in its worst episodes, how to load it."""
 
-    agent: Annotated[str, tyro.conf.Positional]
-    """Name of an agent that ships, or an exported file."""
+    agent: Annotated[str, tyro.conf.Positional]  # Name of an agent that ships, or an exported file.
 
     def __call__(self) -> int:
         from perepisode import agents
@@ -56,12 +55,9 @@ class Card:
 class Export:
     """Make an agent file of a finished run: its policy rounded to some 4 MB, what it is and does, and a card."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder."""
-    out: Path
-    """File to write, ending in .safetensors; .json, .md and .metrics.jsonl are written beside it."""
-    episodes: Path | None = None
-    """Episodes table of the run; the one beside it if left out."""
+    run: Annotated[Path, tyro.conf.Positional]  # Run folder.
+    out: Path  # File to write, ending in .safetensors; .json, .md and .metrics.jsonl are written beside it.
+    episodes: Path | None = None  # Episodes table of the run; the one beside it if left out.
 
     def __call__(self) -> int:
         from perepisode import agents

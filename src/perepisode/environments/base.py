@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 from perepisode import settings
-from perepisode.config import Learner, Protocol, Refused, Shape
+from perepisode.config import Learner, Protocol, Shape
 from perepisode.later import jax, jnp
 from perepisode.pytree import pytree, static
 
@@ -161,8 +161,4 @@ WORLDS: dict[str, type[World]] = {}
 @dataclass_transform(frozen_default=True)
 def world(cls):
     """A frozen dataclass, known by its name from now on."""
-    known = WORLDS.get(cls.name)
-    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise Refused(f"two worlds are called {cls.name!r}: {known.__module__} and {cls.__module__}; rename one")
-    WORLDS[cls.name] = made = dataclass(frozen=True)(cls)
-    return made
+    return settings.declared("world", dataclass(frozen=True)(cls), WORLDS)

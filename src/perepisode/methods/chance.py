@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perepisode.later import jax, jnp
 from perepisode.methods import told
-from perepisode.methods.objective import Family, Objective, gain, method, price_at_the_end
+from perepisode.methods.objective import Family, Objective, gain, method
 from perepisode.settings import setting
 
 
@@ -33,6 +33,3 @@ class ChanceConstraint(Objective):
 
     def multiplier(self, dual):
         return dual
-
-    def pressure(self, accrued, multiplier):
-        return price_at_the_end(multiplier, accrued)

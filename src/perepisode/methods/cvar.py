@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perepisode.later import jax, jnp
 from perepisode.methods import told
-from perepisode.methods.objective import Family, Objective, gain, method, price_at_the_end
+from perepisode.methods.objective import Family, Objective, gain, method
 from perepisode.pytree import pytree
 from perepisode.settings import setting
 
@@ -43,11 +43,7 @@ class CvarConstraint(Objective):
             jnp.clip(dual.multiplier + self.rate * (constraint - self.budget), 0.0, 1000.0),
             dual.quantile - self.rate * (self.fraction - tail),
         )
-        held = ~finished.ended.any()
-        return jax.tree.map(lambda new, old: jnp.where(held, old, new), moved, dual)
+        return finished.moved(moved, dual)
 
     def multiplier(self, dual):
         return dual.multiplier
-
-    def pressure(self, accrued, multiplier):
-        return price_at_the_end(multiplier, accrued)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perepisode.later import jax, jnp
-from perepisode.methods.objective import Family, Objective, gain, harm, method, price_at_the_end
+from perepisode.methods.objective import Family, Objective, gain, harm, method
 from perepisode.settings import setting
 
 
@@ -32,6 +32,3 @@ class Lagrangian(Objective):
 
     def multiplier(self, dual):
         return dual
-
-    def pressure(self, accrued, multiplier):
-        return price_at_the_end(multiplier, accrued)

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 import numpy as np
 
 from perepisode import settings
-from perepisode.config import ETHICAL_PENALTY, Refused
+from perepisode.config import ETHICAL_PENALTY
 from perepisode.later import jax, jnp
 from perepisode.methods.told import TOLD
 from perepisode.pytree import pytree
@@ -71,6 +71,10 @@ class Finished:
         """Mean over the finished episodes; `otherwise` when there are none (λ is held, never NaN)."""
         count = self.ended.sum()
         return jnp.where(count > 0, jnp.where(self.ended, cost, 0.0).sum() / jnp.maximum(count, 1), otherwise)
+
+    def moved(self, new: Any, old: Any) -> Any:
+        """The new dual variables, or the old ones where no episode ended."""
+        return jax.tree.map(lambda new, old: jnp.where(self.ended.any(), new, old), new, old)
 
 
 class Pressure(NamedTuple):
@@ -131,9 +135,14 @@ class Objective:
     def pressure(self, accrued: Accrued, multiplier: float | None) -> Pressure:
         """What it made of `accrued` [position], λ being what it was at the end of training.
 
-        A method that says nothing else shows the worth of the episode so far.
+        A method that says nothing else shows its λ if it has one, else the worth of the episode so far.
         """
-        return Pressure("Worth of the episode so far", np.asarray(self.worth(self.initial_dual(), accrued)))
+        dual = self.initial_dual()
+        if np.isfinite(self.multiplier(dual)):
+            if multiplier is None:
+                return Pressure("λ is not known: the run's folder has no metrics.")
+            return price("Price λ at the end of training", multiplier, accrued)
+        return Pressure("Worth of the episode so far", np.asarray(self.worth(dual, accrued)))
 
     # ---- its settings
 
@@ -186,11 +195,7 @@ METHODS: dict[str, type[Objective]] = {}
 @dataclass_transform(frozen_default=True)
 def method(cls):
     """A frozen dataclass that JAX can trace, known by its name from now on."""
-    known = METHODS.get(cls.name)
-    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise Refused(f"two methods are called {cls.name!r}: {known.__module__} and {cls.__module__}; rename one")
-    METHODS[cls.name] = made = pytree(cls)
-    return made
+    return settings.declared("method", pytree(cls), METHODS)
 
 
 def gain(before: Accrued, after: Accrued) -> jax.Array:
@@ -206,9 +211,3 @@ def harm(before: Accrued, after: Accrued) -> jax.Array:
 def price(label: str, value: float, accrued: Accrued) -> Pressure:
     """The same price at every position of an episode."""
     return Pressure(label, np.full(np.shape(accrued.violations), value))
-
-
-def price_at_the_end(multiplier: float | None, accrued: Accrued) -> Pressure:
-    if multiplier is None:
-        return Pressure("λ is not known: the run's folder has no metrics.")
-    return price("Price λ at the end of training", multiplier, accrued)

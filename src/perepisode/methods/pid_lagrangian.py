@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perepisode.later import jax, jnp
-from perepisode.methods.objective import Family, Objective, gain, harm, method, price_at_the_end
+from perepisode.methods.objective import Family, Objective, gain, harm, method
 from perepisode.pytree import pytree
 from perepisode.settings import setting
 
@@ -42,11 +42,7 @@ class PidLagrangian(Objective):
         slope = jnp.maximum(0.0, mean_cost - dual.history[0])
         multiplier = jnp.maximum(0.0, self.proportional * smoothed + integral + self.derivative * slope)
         moved = PidDual(integral, smoothed, jnp.append(dual.history[1:], mean_cost), multiplier)
-        held = ~finished.ended.any()
-        return jax.tree.map(lambda new, old: jnp.where(held, old, new), moved, dual)
+        return finished.moved(moved, dual)
 
     def multiplier(self, dual):
         return dual.multiplier
-
-    def pressure(self, accrued, multiplier):
-        return price_at_the_end(multiplier, accrued)

@@ -14,22 +14,18 @@ import tyro
 
 from perepisode.config import Refused
 from perepisode.runs import Run
+from perepisode.study.slurm import Cluster
 
 
 @dataclass(frozen=True)
 class Chosen:
     """Which runs: a world's matrix, some of it, and at what scale."""
 
-    env: str = "craftax"
-    """World: craftax (the paper's 183 runs) or temptation (the same matrix in miniature)."""
-    only: str = ""
-    """Some of the runs, by dilemma, method, family or arm: no_killing,esr  or  ser,lagrangian,w=0.3,d=1."""
-    steps: float = 0
-    """Environment steps of each run; 1e9 on craftax if left out."""
-    seeds: tuple[int, ...] = ()
-    """Seeds; 42 123 7 if left out."""
-    beyond: bool = False
-    """Add the baselines beyond the paper: saute, pid_lagrangian, cvar, chance."""
+    env: str = "craftax"  # World: craftax (the paper's 183 runs) or temptation (the same matrix in miniature).
+    only: str = ""  # Some of the runs, by dilemma, method, family or arm: no_killing,esr  or  ser,lagrangian,w=0.3,d=1.
+    steps: float = 0  # Environment steps of each run; 1e9 on craftax if left out.
+    seeds: tuple[int, ...] = ()  # Seeds; 42 123 7 if left out.
+    beyond: bool = False  # Add the baselines beyond the paper: saute, pid_lagrangian, cvar, chance.
 
     def families(self) -> dict[str, list[Run]]:
         from perepisode.study import matrix
@@ -54,8 +50,8 @@ class Chosen:
 class Matrix(Chosen):
     """List the study's runs."""
 
+    # table: one line an arm; json and csv: one entry a run, with its id.
     format: Literal["table", "json", "csv"] = "table"
-    """table: one line an arm; json and csv: one entry a run, with its id."""
 
     def __call__(self) -> int:
         from perepisode.study import listing
@@ -68,14 +64,10 @@ class Matrix(Chosen):
 class Packed(Chosen):
     """Which runs, and how they are packed."""
 
-    pack: int = 0
-    """Runs in one population; what the device is fastest with and can hold if left out."""
-    memory: float = 0
-    """GiB of the device that will train; this machine's if left out."""
-    bench: Path | None = None
-    """What `perepisode bench` measured (JSON): sharper estimates of time and memory."""
-    out: Path = Path("study")
-    """Folder of the study."""
+    pack: int = 0  # Runs in one population; what the device is fastest with and can hold if left out.
+    memory: float = 0  # GiB of the device that will train; this machine's if left out.
+    bench: Path | None = None  # What `perepisode bench` measured (JSON): sharper estimates of time and memory.
+    out: Path = Path("study")  # Folder of the study.
 
     def study(self):
         """The study these options describe; asks the driver for memory, starts no device."""
@@ -98,8 +90,7 @@ class Packed(Chosen):
 class Plan(Packed):
     """Packs, order, steps, memory and hours, before anything is started."""
 
-    gpus: int = 0
-    """GPUs that would share the work; this machine's if left out."""
+    gpus: int = 0  # GPUs that would share the work; this machine's if left out.
 
     def __call__(self) -> int:
         from perepisode.study import listing, packing
@@ -115,10 +106,8 @@ class Plan(Packed):
 class Start(Packed):
     """Train, judge, distill and report on this machine; start it again after any interruption."""
 
-    workers: int = 0
-    """Worker processes: one a GPU, or one on the CPU, if left out."""
-    checkpoint_seconds: float = 600.0
-    """Time between checkpoints."""
+    workers: int = 0  # Worker processes: one a GPU, or one on the CPU, if left out.
+    checkpoint_seconds: float = 600.0  # Time between checkpoints.
 
     def __call__(self) -> int:
         from dataclasses import replace
@@ -139,10 +128,8 @@ class Start(Packed):
 class Status:
     """Where a study stands, from its files alone; works from any terminal or machine that sees them."""
 
-    out: Path = Path("study")
-    """Folder of the study."""
-    watch: bool = False
-    """Keep looking, every five seconds, until it is over."""
+    out: Path = Path("study")  # Folder of the study.
+    watch: bool = False  # Keep looking, every five seconds, until it is over.
 
     def __call__(self) -> int:
         from perepisode.study import overview, plan, state
@@ -157,50 +144,25 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Submit(Packed):
+class Submit(Cluster, Packed):
     """Hand the study to a SLURM cluster: arrays that checkpoint, requeue and resume by themselves."""
 
-    slurm: bool = True
-    """The scheduler; SLURM is the only one there is."""
-    partition: str = ""
-    """SLURM partition."""
-    account: str = ""
-    """SLURM account."""
-    gpus: int = 1
-    """GPUs of each task; 0 for none."""
-    cpus: int = 8
-    """CPU cores of each task."""
-    host_memory: str = ""
-    """Main memory of each task, e.g. 64G."""
-    time: str = "24:00:00"
-    """Time limit of each start; a longer task is queued again and goes on."""
-    throttle: int = 0
-    """Most tasks at a time; 0 for no limit."""
-    warning: int = 300
-    """Seconds before the time limit at which a task checkpoints and moves."""
-    setup: tuple[str, ...] = ()
-    """Shell lines before the work, e.g. "module load cuda"."""
-    checkpoint_seconds: float = 600.0
-    """Time between checkpoints."""
-    dry_run: bool = False
-    """Write the scripts and submit nothing."""
+    slurm: bool = True  # The scheduler; SLURM is the only one there is.
+    checkpoint_seconds: float = 600.0  # Time between checkpoints.
+    dry_run: bool = False  # Write the scripts and submit nothing.
 
     def __call__(self) -> int:
         from dataclasses import replace
 
         from perepisode.study import plan, slurm
 
-        cluster = slurm.Cluster(
-            self.partition, self.account, self.gpus, self.cpus, self.host_memory, self.time, self.throttle,
-            self.warning, self.setup,
-        )  # fmt: skip
         study = plan.save(replace(self.study(), checkpoint_seconds=self.checkpoint_seconds), self.out)
         if self.dry_run:
-            for path in slurm.write_scripts(study, self.out, cluster):
+            for path in slurm.write_scripts(study, self.out, self):
                 print(f"wrote {path}")
             print(f"next: bash {self.out}/slurm/submit.sh")
             return 0
-        for stage, job in slurm.submit(study, self.out, cluster).items():
+        for stage, job in slurm.submit(study, self.out, self).items():
             print(f"submitted {stage} as job {job}")
         print(f"next: perepisode study status --out {self.out}")
         return 0
@@ -231,12 +193,9 @@ class Study:
 class Demo:
     """The finding in minutes on a laptop: three trained agents on Craftax, every method trained in miniature."""
 
-    out: Path = Path("demo")
-    """Folder to write; a demo that was stopped goes on from it."""
-    craftax: bool = True
-    """Also judge the three Craftax agents that ship."""
-    workers: int = 0
-    """Worker processes; one a core if left out."""
+    out: Path = Path("demo")  # Folder to write; a demo that was stopped goes on from it.
+    craftax: bool = True  # Also judge the three Craftax agents that ship.
+    workers: int = 0  # Worker processes; one a core if left out.
 
     def __call__(self) -> int:
         from perepisode.study import demo

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
@@ -14,15 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perepisode.config import Refused
-from perepisode.runs import write_atomically
+from perepisode.runs import held, write_atomically
 
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0  # a worker on another machine that was not heard of for so long is taken to be gone
-
-
-class Busy(Refused):
-    """Somebody else is at it."""
 
 
 @dataclass(frozen=True)
@@ -88,23 +82,6 @@ class TaskFolder:
                 write_atomically(self.path / "beat", json.dumps({**about, "time": time.time()}))
             if stop.wait(BEAT_SECONDS):
                 return
-
-
-@contextlib.contextmanager
-def held(path: Path, what: str) -> Iterator[None]:
-    """An exclusive lock that goes away with its holder, however that ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise Busy(f"{what} is being run by {holder}; look at it with `perepisode study status`") from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        yield
 
 
 def last_row(path: Path) -> dict[str, Any] | None:

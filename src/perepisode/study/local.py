@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from perepisode.runs import held
 from perepisode.study import overview, state, work
-from perepisode.study.files import TaskFolder, held, last_line
+from perepisode.study.files import TaskFolder, last_line
 from perepisode.study.plan import Study
 
 POLL_SECONDS = 0.5

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +24,6 @@ from perepisode.runs import Run, folder_name, write_atomically
 from perepisode.study import matrix, packing
 
 FORMAT = 1
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """How finished agents are judged: the arguments of `evaluate`."""
-
-    envs: int = Protocol.envs
-    steps: int = Protocol.steps
-    first: int = Protocol.first
-
-    @classmethod
-    def of(cls, env: str) -> Evaluation:
-        """As the world asks to be judged."""
-        own = WORLDS[env].protocol
-        return cls(own.envs, own.steps, own.first)
 
 
 @dataclass(frozen=True)
@@ -83,7 +68,7 @@ class Task:
 class Study:
     env: str
     tasks: tuple[Task, ...]
-    evaluation: Evaluation = Evaluation()
+    evaluation: Protocol = field(default_factory=Protocol)
     checkpoint_seconds: float = 600.0
     chunk: int = 10
 
@@ -91,7 +76,7 @@ class Study:
     def id(self) -> str:
         """The same for the same runs judged in the same way, however they are packed."""
         ids = sorted([member.id for task in self.tasks for member in task.members] + self.agents)
-        return hashlib.sha256(canonical([ids, asdict(self.evaluation)]).encode()).hexdigest()[:12]
+        return hashlib.sha256(canonical([ids, _judged(self.evaluation)]).encode()).hexdigest()[:12]
 
     def task(self, name: str) -> Task:
         for task in self.tasks:
@@ -116,10 +101,10 @@ def judging(env: str, packs: Sequence[Sequence[str]]) -> Study:
     judged = [Task(f"judge-{i:02d}", "judge", agents=tuple(names)) for i, names in enumerate(packs, 1)]
     replay = Task("replay", "replay", tuple(task.name for task in judged))
     tasks = (*judged, replay, Task("report", "report", tuple(task.name for task in (*judged, replay))))
-    return Study(env, tasks, Evaluation.of(env))
+    return Study(env, tasks, WORLDS[env].protocol)
 
 
-def compose(runs: Sequence[Run], size: int, evaluation: Evaluation | None = None, **options: Any) -> Study:
+def compose(runs: Sequence[Run], size: int, evaluation: Protocol | None = None, **options: Any) -> Study:
     """Pack the runs and put them in order: the pools first, each dilemma's distilled arms after its own pool."""
     if not runs:
         raise Refused("there is no run to plan")
@@ -140,7 +125,7 @@ def compose(runs: Sequence[Run], size: int, evaluation: Evaluation | None = None
         tasks.append(Task("exact", "exact"))
     tasks.append(Task("report", "report", tuple(task.name for task in tasks)))
     env = runs[0].env
-    return Study(env, tuple(tasks), evaluation or Evaluation.of(env), **options)
+    return Study(env, tuple(tasks), evaluation or WORLDS[env].protocol, **options)
 
 
 def _turn(run: Run) -> tuple[bool, int]:
@@ -182,9 +167,14 @@ def save(study: Study, out: Path) -> Study:
     stranger = next((name for name in Path(out).glob("*")), None) if Path(out).is_dir() else None
     if stranger is not None:
         raise Refused(f"{out} is not empty ({stranger.name}) and holds no study; choose another --out")
-    content = {"format": FORMAT, "id": study.id, **asdict(study)}
+    content = {"format": FORMAT, "id": study.id, **asdict(study), "evaluation": _judged(study.evaluation)}
     write_atomically(path, json.dumps(content, indent=1))
     return study
+
+
+def _judged(protocol: Protocol) -> dict[str, int]:
+    """As a study states it; its agents are all judged in the same worlds."""
+    return {"envs": protocol.envs, "steps": protocol.steps, "first": protocol.first}
 
 
 def load(out: Path) -> Study:
@@ -199,7 +189,7 @@ def load(out: Path) -> Study:
     if plain.get("format") != FORMAT:
         raise Refused(f"{path} has format {plain.get('format')}, this version reads {FORMAT}; choose another --out")
     tasks = tuple(_task(task) for task in plain["tasks"])
-    evaluation = Evaluation(**plain["evaluation"])
+    evaluation = Protocol(**plain["evaluation"])
     return Study(plain["env"], tasks, evaluation, plain["checkpoint_seconds"], plain["chunk"])
 
 

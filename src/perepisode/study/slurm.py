@@ -29,16 +29,16 @@ FRUITLESS = 3  # starts in a row without one update done, after which a task giv
 class Cluster:
     """What the scheduler is asked for."""
 
-    partition: str = ""
-    account: str = ""
-    gpus: int = 1
-    cpus: int = 8
-    memory: str = ""
-    time: str = "24:00:00"
-    throttle: int = 0
-    warning: int = 300
-    setup: tuple[str, ...] = ()
-    python: str = sys.executable
+    partition: str = ""  # SLURM partition
+    account: str = ""  # SLURM account
+    gpus: int = 1  # GPUs of each task; 0 for none
+    cpus: int = 8  # CPU cores of each task
+    host_memory: str = ""  # Main memory of each task, e.g. 64G
+    time: str = "24:00:00"  # Time limit of each start; a longer task is queued again and goes on
+    throttle: int = 0  # Most tasks at a time; 0 for no limit
+    warning: int = 300  # Seconds before the time limit at which a task checkpoints and moves
+    setup: tuple[str, ...] = ()  # Shell lines before the work, e.g. "module load cuda"
+    python: str = sys.executable  # Interpreter of the tasks
 
 
 def write_scripts(study: Study, out: Path, cluster: Cluster) -> list[Path]:
@@ -82,7 +82,7 @@ def stage_script(name: str, tasks: list[Task], out: Path, cluster: Cluster) -> s
         "account": cluster.account or False,
         "gres": f"gpu:{cluster.gpus}" if cluster.gpus else False,
         "cpus-per-task": cluster.cpus,
-        "mem": cluster.memory or False,
+        "mem": cluster.host_memory or False,
     }
     options = {key: value for key, value in options.items() if value is not False}
     lines = [f"#SBATCH --{key}" + ("" if value is None else f"={value}") for key, value in options.items()]

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from perepisode import outside
 from perepisode.config import Refused
+from perepisode.runs import Busy
 from perepisode.study import plan, state
-from perepisode.study.files import Busy, TaskFolder
+from perepisode.study.files import TaskFolder
 
 DONE, FAILED, REFUSED, DISK, RESUME = 0, 1, 2, 74, 75
 
@@ -105,8 +106,7 @@ def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
     finished = [folder.path for folder in folders if folder.done]
     if not finished:
         raise Refused(f"every run of {task.name} diverged; the first: {folders[0].failed}")
-    protocol = study.evaluation
-    evaluate(finished, table_of(out, task), envs=protocol.envs, steps=protocol.steps, first=protocol.first)
+    evaluate(finished, table_of(out, task), **vars(study.evaluation))
 
 
 def judge(study: plan.Study, task: plan.Task, out: Path) -> None:
@@ -114,8 +114,7 @@ def judge(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.evaluation.rollout import evaluate
 
     use_cache()
-    protocol = study.evaluation
-    evaluate(task.agents, table_of(out, task), envs=protocol.envs, steps=protocol.steps, first=protocol.first)
+    evaluate(task.agents, table_of(out, task), **vars(study.evaluation))
 
 
 def _devices_for(runs: int) -> int:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +22,7 @@ from perepisode import environments
 from perepisode import metrics as metric  # `metrics` are what an update returns
 from perepisode.config import Refused, canonical
 from perepisode.methods.esr_distilled import Distilled, to_json
-from perepisode.runs import Run, RunFolder, save_policy, write_atomically
+from perepisode.runs import Run, RunFolder, held, save_policy, write_atomically
 from perepisode.training import network, population, ppo
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.progress import Progress, Silent
@@ -70,7 +68,7 @@ def train(runs: Sequence[Run], options: Options) -> list[RunFolder]:
         if all(folder.done or folder.failed for folder in folders):
             return folders
         home = Path(options.out) / "populations" / population_id(runs)
-        with locked(home):
+        with held(home / "lock", str(home), "wait for it"):
             _train(runs, folders, home, options)
     return folders
 
@@ -298,22 +296,6 @@ class Signals:
         if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.asked = signal.Signals(number).name
-
-
-@contextlib.contextmanager
-def locked(home: Path) -> Iterator[None]:
-    """Only one process trains a population; the lock goes away with its holder, however it ends."""
-    home.mkdir(parents=True, exist_ok=True)
-    with open(home / "lock", "a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise Refused(f"{home} is being trained by process {file.read().strip() or '?'}; wait for it") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
 
 
 @contextlib.contextmanager

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ import numpy as np
 from perepisode import environments
 from perepisode.config import Learner
 from perepisode.runs import Run, versions, write_atomically
+from perepisode.study.overview import text_table
 from perepisode.training import ppo
 from perepisode.training.population import order
 from perepisode.training.train import prepare, run_chunk
@@ -23,21 +25,27 @@ from perepisode.training.train import prepare, run_chunk
 STEPS = 64  # world steps in one timed call
 
 
-def bench(options: Bench) -> dict[str, Any]:
-    """Measure what `options` asks for and print the table; the JSON grows with every row, so a limit loses none."""
+def bench(
+    out: Path,
+    populations: Sequence[int],
+    worlds: Sequence[int],
+    learner: Learner,
+    precisions: Sequence[str],
+    upstream: bool,
+) -> dict[str, Any]:
+    """Measure and print the table; the JSON `out` grows with every row, so a limit loses none."""
     found = {"device": jax.devices()[0].device_kind, "versions": versions(), "ceilings": ceilings()}
     found |= {"engine": [], "training": []}
 
     def keep(kind: str, rows: list[dict[str, Any]]) -> None:
         found[kind] += rows
-        write_atomically(options.out, json.dumps(found, indent=1))
+        write_atomically(out, json.dumps(found, indent=1))
 
-    for precision in options.precision:
-        learner = replace(Learner(), envs=options.envs, hidden=options.hidden, precision=precision)
-        for size in options.populations:
-            keep("training", [training_row(size, learner, found["ceilings"])])
-    for worlds in options.worlds:
-        keep("engine", engine_rows(worlds, options.upstream, found["ceilings"]))
+    for precision in precisions:
+        for size in populations:
+            keep("training", [training_row(size, replace(learner, precision=precision), found["ceilings"])])
+    for size in worlds:
+        keep("engine", engine_rows(size, upstream, found["ceilings"]))
     show(found)
     return found
 
@@ -210,15 +218,8 @@ def show(found: dict[str, Any]) -> None:
 
     "flops" and "bytes" are the shares reached of what one large product and one large copy reach on this device.
     """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{found['device']}, jax {found['versions']['jax']}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for title in ("what", "runs", "worlds", "ms", "steps/s", "upstream", "compile", "flops", "bytes"):
-        table.add_column(title, justify="left" if title == "what" else "right", no_wrap=True)
-    for row in found["engine"] + found["training"]:
-        table.add_row(
+    rows = [
+        [
             row["what"],
             str(row.get("runs", "")),
             str(row["worlds"]),
@@ -228,8 +229,11 @@ def show(found: dict[str, Any]) -> None:
             f"{row['compile_seconds']:.0f} s",
             f"{100 * row['share_of_arithmetic']:.0f} %" if "share_of_arithmetic" in row else "",
             f"{100 * row['share_of_bandwidth']:.0f} %",
-        )
-    Console().print(table)
+        ]
+        for row in found["engine"] + found["training"]
+    ]
+    print(f"{found['device']}, jax {found['versions']['jax']}")
+    print(text_table(("what", "runs", "worlds", "ms", "steps/s", "upstream", "compile", "flops", "bytes"), rows))
 
 
 def _short(number: float) -> str:
