@@ -206,3 +206,16 @@ def test_an_unfinished_run_is_refused_by_name_and_passed_over_in_a_folder(tmp_pa
 def test_episode_keys_are_the_runs_own():
     keys = [episode_key(jax.random.key(s), jnp.int32(n)) for s in (1, 2) for n in (0, 1)]
     assert len({bytes(np.asarray(jax.random.key_data(key))) for key in keys}) == 4
+
+
+@pytest.mark.parametrize(("steps", "inside"), [(79, 1), (80, 2), (81, 2), (119, 2), (120, 3)])
+def test_both_protocols_keep_exactly_what_they_say(steps, inside):
+    """Every episode of the miniature has forty steps: where the window ends and which are the first is known."""
+    run = tiny(budget=1)
+    params = ppo.initial_params(*prepare([run]), [run.seed])
+    agent = Agent(run, weights(jax.tree.map(lambda x: x[0], params)))
+    table = judge([agent], Protocol(envs=4, steps=steps, first=2), say=lambda _: None)
+    for _, own in table.groupby("env_index"):
+        assert own["in_window"].sum() == inside
+        assert own["in_first"].tolist() == [True, True] + [False] * (len(own) - 2)
+        assert own["episode_index"].tolist() == list(range(max(inside, 2)))

@@ -404,3 +404,13 @@ def test_a_title_tells_agents_apart_that_were_trained_on_different_detectors():
     assert shown_page._title(row, 2, 31.1) == "ESR k=1, seed 42: 2 violations, return 31.10"
     blind = shown_page._title(row | {"detector": "paper"}, 1, 3.0)
     assert blind == "ESR k=1, seed 42, trained on paper detector: 1 violation, return 3.00"
+
+
+def test_the_terminal_says_what_was_not_reproduced(home, table, tmp_path):
+    wrong = table.assign(**{"return": table["return"] + (table.index == worst_first(table)[0])})
+    episodes.write(wrong, home / "wrong.parquet")
+    said = []
+    watch(home / "wrong.parquet", tmp_path, worst=2, say=said.append)
+    assert sorted("reproduced exactly" in line for line in said) == [False, True]
+    (line,) = [line for line in said if "reproduced exactly" not in line]
+    assert "NOT reproduced: return: the row says" in line

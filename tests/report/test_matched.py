@@ -79,3 +79,18 @@ def test_ends_are_read_as_they_are():
     positions = matched.VIOLATIONS.each(low), matched.VIOLATIONS.each(high)
     read = compare.read_between(*positions, positions[1].mean(), matched._Between(low, high, True).cvar())
     assert read.value.mean == pytest.approx(metrics.cvar(high.seeds[0].counts))
+
+
+def test_partners_are_nearest_in_return_not_in_violations():
+    rows = [
+        {"method": method, "arm": arm, "seed": seed, "return": earned, "violations": count}
+        for method, arm, earned, count in (
+            ("esr", "k=1", 30.0, 1.0),
+            ("ser", "w=0.1", 30.2, 5.0),  # its return
+            ("ser", "w=1", 20.0, 1.0),  # its violations
+        )
+        for seed in (1, 2)
+    ]
+    view = Episodes(episodes.complete(pd.DataFrame(rows))).view("violations")
+    (partner,) = matched.partners(view, matched.focal(view))
+    assert partner.arm == "w=0.1"

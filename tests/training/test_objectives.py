@@ -150,3 +150,20 @@ def test_chance_constraint_charges_the_step_that_breaks_the_budget():
 def test_wrong_settings_are_refused(method, given, words):
     with pytest.raises(Refused, match=words):
         METHODS[method].check(given)
+
+
+def test_the_integral_of_pid_is_never_negative():
+    """A long time below the budget must not be held against later violations."""
+    pid = METHODS["pid_lagrangian"].build(budget=1.0, proportional=0.0, integral=0.1, derivative=0.0)
+    dual = pid.initial_dual()
+    for _ in range(5):
+        dual = pid.next_dual(dual, finished([0, 0]))
+    assert float(dual.integral) == 0.0
+    assert float(pid.next_dual(dual, finished([3])).multiplier) == pytest.approx(0.1 * 2)
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 4.0, 12.0])
+def test_the_gate_is_as_sharp_as_it_is_set(sharpness):
+    esr = METHODS["esr"].build(budget=1, sharpness=sharpness)
+    assert float(esr.gate(1.0)) == pytest.approx(1 / (1 + np.exp(-0.5 * sharpness)), rel=1e-5)
+    assert float(esr.u(30.0, -20.0)) == pytest.approx(30 / (1 + np.exp(0.5 * sharpness)) - 2, rel=1e-4)

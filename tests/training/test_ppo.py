@@ -125,3 +125,24 @@ def test_rows_of_a_hot_vector_equal_the_product_with_it(precision):
     tolerance = 1e-5 if precision == "fp32" else 3e-2
     np.testing.assert_allclose(found, dense @ kernel, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(back(jnp.asarray(grad))[0], np.einsum("tbi,tbo->io", dense, grad), atol=2 * tolerance)
+
+
+def test_learning_values_what_follows_by_where_episodes_end(agent):
+    """Ends and starts differ: an end belongs to the step that caused it.  One whole update against a slow one."""
+    params, vectors, memory, starts = agent
+    random = np.random.default_rng(6)
+    reward, value = random.normal(size=(2, STEPS, ENVS)).astype("f4")
+    done, last = random.random((STEPS, ENVS)) < 0.3, random.normal(size=ENVS).astype("f4")
+    assert (done != starts).any()
+    learner = replace(MINIATURE, envs=ENVS, rollout=STEPS, minibatches=1, epochs=1, hidden=HIDDEN, max_grad_norm=1e9)
+    batch = ppo.Batch(*vectors, starts, random.integers(0, 2, (STEPS, ENVS)), value * 0.1 - 1.0, value, reward, done)
+    program, adam = ppo.Program(WORLD, learner, 1, 1), ppo.optimizer(learner).init(params)
+    batch, memory = jax.tree.map(jnp.asarray, (batch, memory))
+    found, *_ = ppo.learn(program, 0.01, params, adam, memory, batch, last, 0.9, jax.random.key(0))
+    advantage = oracles.gae_by_loop(reward, value, done, last, 0.9, learner.gae_lambda).astype("f4")
+    targets = ppo.Targets(advantage, advantage + value)
+    gradient = jax.grad(lambda p: ppo.loss(p, WORLD, learner, memory, batch, targets)[0])(params)
+    # Adam's first step is the gradient over its own size
+    expected = jax.tree.map(lambda p, g: p - 0.01 * g / (jnp.abs(g) + 1e-5), params, gradient)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
+        np.testing.assert_allclose(one, other, atol=2e-4)

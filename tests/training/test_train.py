@@ -319,3 +319,27 @@ def test_a_checkpoint_that_could_not_be_written_is_told(tmp_path, monkeypatch):
 def test_checkpoints_go_when_every_run_is_done(finished):
     home = next((finished / "populations").iterdir())
     assert [path.name for path in home.iterdir() if path.name == "checkpoints"] == []
+
+
+def test_a_state_that_reads_back_otherwise_than_it_was_written_is_noticed(tmp_path, monkeypatch):
+    """One bit of one number, which no reader of the format stumbles over."""
+    checkpoints = Checkpoints(tmp_path)
+    like = {"weights": np.arange(6.0), "update": np.int32(3)}
+    for update in (1, 2):
+        checkpoints.save(update, like)
+        checkpoints.wait()
+    whole = checkpoints._manager.restore
+
+    def flipped(update, args):
+        found = whole(update, args=args)
+        if update == 2:
+            found["state"]["0001"] = np.nextafter(np.asarray(found["state"]["0001"]), 9.0)
+        return found
+
+    monkeypatch.setattr(checkpoints._manager, "restore", flipped)
+    said = []
+    restored = checkpoints.restore(like, said.append)
+    assert len(said) == 1
+    assert "checkpoint 2 is damaged (checksum of 0001 differs)" in said[0]
+    np.testing.assert_array_equal(restored["weights"], like["weights"])
+    checkpoints.close()
