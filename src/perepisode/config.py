@@ -13,6 +13,8 @@ from perepisode.settings import Refused, setting
 
 PAPER_SEEDS = (42, 123, 7)
 ETHICAL_PENALTY = 10.0  # ρ: one violation is R_eth = -ρ
+MOST_STEPS = 1e15  # of a run: updates are counted in 32 bits
+LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from perepisode import __version__, outside, settings
-from perepisode.config import Learner, Refused, canonical, one_of
+from perepisode.config import LARGEST_SEED, MOST_STEPS, Learner, Refused, canonical, one_of
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS, Objective
 
@@ -110,6 +110,10 @@ class Run:
         WORLDS[self.env](**self.world)  # which may refuse what does not go together
         if not 0 < self.gamma <= 1:
             raise Refused(f"gamma={self.gamma} must lie in (0, 1]")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise Refused(f"seed={self.seed} is out of range; use a whole number from 0 to {LARGEST_SEED}")
+        if self.steps > MOST_STEPS:
+            raise Refused(f"steps={self.steps:g} is out of range; use at most {MOST_STEPS:g}")
         if self.steps < self.learner.steps_per_update:
             raise Refused(
                 f"steps={self.steps} is less than one rollout of {self.learner.envs} worlds x "

@@ -9,8 +9,9 @@ Command line, help, checks, a run's identity and the documentation all read this
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,17 @@ def check(cls: Any, given: Mapping[str, Any], who: str) -> None:
             raise Refused(f"{who} needs {name}; give --{name}")
 
 
+def check_fields(command: Any) -> None:
+    """Refuse a command line whose numbers are out of range, before anything is done."""
+    known = of(type(command))
+    for name, given in ((one.name, getattr(command, one.name)) for one in fields(command)):
+        if is_dataclass(given):
+            check_fields(given)
+        elif name in known:
+            for value in given if isinstance(given, tuple) else (given,):
+                known[name].check(value)
+
+
 def declared(what: str, cls: Any, known: dict[str, Any]) -> Any:
     """The class, known by its name from now on; Refused if another one has that name."""
     other = known.get(cls.name, cls)
@@ -140,7 +152,8 @@ def declared(what: str, cls: Any, known: dict[str, Any]) -> Any:
 def _kind(annotation: Any) -> type:
     """Of a field: annotations are text where their evaluation is postponed, and classes elsewhere."""
     name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    return {"int": int, "bool": bool, "str": str}.get(name, float)
+    first = re.sub(r"^tuple\[|\W.*$", "", name)
+    return {"int": int, "bool": bool, "str": str}.get(first, float)
 
 
 def _short(value: Any) -> str:

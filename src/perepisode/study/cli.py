@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from perepisode.config import Refused
+from perepisode.config import LARGEST_SEED, MOST_STEPS, Refused
 from perepisode.runs import Run
+from perepisode.settings import setting
 from perepisode.study.slurm import Cluster
 
 
@@ -23,8 +24,8 @@ class Chosen:
 
     env: str = "craftax"  # World: craftax (the paper's 183 runs) or temptation (the same matrix in miniature).
     only: str = ""  # Some of the runs, by dilemma, method, family or arm: no_killing,esr  or  ser,lagrangian,w=0.3,d=1.
-    steps: float = 0  # Environment steps of each run; 1e9 on craftax if left out.
-    seeds: tuple[int, ...] = ()  # Seeds; 42 123 7 if left out.
+    steps: float = setting(0.0, low=0, high=MOST_STEPS)  # Environment steps of each run; 1e9 on craftax if left out.
+    seeds: tuple[int, ...] = setting((), low=0, high=LARGEST_SEED)  # Seeds; 42 123 7 if left out.
     beyond: bool = False  # Add the baselines beyond the paper: saute, pid_lagrangian, cvar, chance.
 
     def families(self) -> dict[str, list[Run]]:
@@ -64,8 +65,8 @@ class Matrix(Chosen):
 class Packed(Chosen):
     """Which runs, and how they are packed."""
 
-    pack: int = 0  # Runs in one population; what the device is fastest with and can hold if left out.
-    memory: float = 0  # GiB of the device that will train; this machine's if left out.
+    pack: int = setting(0, low=0)  # Runs in one population; what the device is fastest with and can hold if left out.
+    memory: float = setting(0.0, low=0)  # GiB of the device that will train; this machine's if left out.
     bench: Path | None = None  # What `perepisode bench` measured (JSON): sharper estimates of time and memory.
     out: Path = Path("study")  # Folder of the study.
 
@@ -90,7 +91,7 @@ class Packed(Chosen):
 class Plan(Packed):
     """Packs, order, steps, memory and hours, before anything is started."""
 
-    gpus: int = 0  # GPUs that would share the work; this machine's if left out.
+    gpus: int = setting(0, low=0)  # GPUs that would share the work; this machine's if left out.
 
     def __call__(self) -> int:
         from perepisode.study import listing, packing
@@ -106,8 +107,8 @@ class Plan(Packed):
 class Start(Packed):
     """Train, judge, distill and report on this machine; start it again after any interruption."""
 
-    workers: int = 0  # Worker processes: one a GPU, or one on the CPU, if left out.
-    checkpoint_seconds: float = 600.0  # Time between checkpoints.
+    workers: int = setting(0, low=0)  # Worker processes: one a GPU, or one on the CPU, if left out.
+    checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
 
     def __call__(self) -> int:
         from dataclasses import replace
@@ -148,7 +149,7 @@ class Submit(Cluster, Packed):
     """Hand the study to a SLURM cluster: arrays that checkpoint, requeue and resume by themselves."""
 
     slurm: bool = True  # The scheduler; SLURM is the only one there is.
-    checkpoint_seconds: float = 600.0  # Time between checkpoints.
+    checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
     dry_run: bool = False  # Write the scripts and submit nothing.
 
     def __call__(self) -> int:
@@ -156,6 +157,7 @@ class Submit(Cluster, Packed):
 
         from perepisode.study import plan, slurm
 
+        slurm.check(self)
         study = plan.save(replace(self.study(), checkpoint_seconds=self.checkpoint_seconds), self.out)
         if self.dry_run:
             for path in slurm.write_scripts(study, self.out, self):
@@ -195,7 +197,7 @@ class Demo:
 
     out: Path = Path("demo")  # Folder to write; a demo that was stopped goes on from it.
     craftax: bool = True  # Also judge the three Craftax agents that ship.
-    workers: int = 0  # Worker processes; one a core if left out.
+    workers: int = setting(0, low=0)  # Worker processes; one a core if left out.
 
     def __call__(self) -> int:
         from perepisode.study import demo

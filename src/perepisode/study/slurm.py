@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from perepisode.config import Refused
 from perepisode.runs import write_atomically
+from perepisode.settings import setting
 from perepisode.study import state
 from perepisode.study.plan import Study, Task
 
@@ -31,14 +33,25 @@ class Cluster:
 
     partition: str = ""  # SLURM partition
     account: str = ""  # SLURM account
-    gpus: int = 1  # GPUs of each task; 0 for none
-    cpus: int = 8  # CPU cores of each task
+    gpus: int = setting(1, low=0)  # GPUs of each task; 0 for none
+    cpus: int = setting(8, low=1)  # CPU cores of each task
     host_memory: str = ""  # Main memory of each task, e.g. 64G
     time: str = "24:00:00"  # Time limit of each start; a longer task is queued again and goes on
-    throttle: int = 0  # Most tasks at a time; 0 for no limit
-    warning: int = 300  # Seconds before the time limit at which a task checkpoints and moves
+    throttle: int = setting(0, low=0)  # Most tasks at a time; 0 for no limit
+    warning: int = setting(300, low=1, high=65535)  # Seconds before the limit at which a task checkpoints and moves
     setup: tuple[str, ...] = ()  # Shell lines before the work, e.g. "module load cuda"
     python: str = sys.executable  # Interpreter of the tasks
+
+
+TIME = re.compile(r"\d+(:[0-5]?\d(:[0-5]?\d)?)?|\d+-\d+(:[0-5]?\d(:[0-5]?\d)?)?")
+
+
+def check(cluster: Cluster) -> None:
+    """Refuse what the scheduler would not understand, before anything is written."""
+    if not TIME.fullmatch(cluster.time):
+        raise Refused(f"--time {cluster.time} is no time limit; write hours:minutes:seconds or days-hours")
+    if cluster.host_memory and not re.fullmatch(r"\d+[KMGT]?", cluster.host_memory):
+        raise Refused(f"--host-memory {cluster.host_memory} is no amount of memory; write it as 64G")
 
 
 def write_scripts(study: Study, out: Path, cluster: Cluster) -> list[Path]:
