@@ -124,6 +124,8 @@ def study(lists: list[int], steps: int) -> plan.Study:
     kept = {json.loads(path.read_text())["id"] for home in HOMES for path in home.kept.glob("curves/*/run.json")}
     runs = [replace(one, steps=steps) for number in lists for arms in LISTS[number] for one in arms]
     missing = [run for run in runs if run.id not in kept]
+    if not missing:
+        sys.exit("every run of these lists is kept already")
     composed = plan.compose(missing, Craftax.pack, chunk=20)
     # the report is made by `keep`, from what is kept
     return replace(composed, tasks=tuple(composed.of_kind("train")))
