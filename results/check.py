@@ -1,6 +1,6 @@
 """Does everything that is claimed still follow from what is committed?  `make results-check`.
 
-Rebuilds the report on the trained agents from its tables, README's parts that hold numbers and the table of the
+Rebuilds the reports on the trained agents from their tables, README's parts that hold numbers and the table of the
 search over ν, and fails on any difference; also compares the learning curves.
 """
 
@@ -33,21 +33,25 @@ def same(committed: Path, rebuilt: Path) -> bool:
 
 
 def reports() -> list[str]:
-    """What of the report and of README does not come out as committed."""
-    kept = evidence.KEPT
+    """What of the reports and of README does not come out as committed."""
+    wrong = []
     with tempfile.TemporaryDirectory() as folder:
-        again = Path(folder) / "report"
-        for name in ("episodes", "curves", "packs", "watch"):
-            (Path(folder) / name).symlink_to(kept / name)
-        evidence.report(Path(folder), again)
-        committed, rebuilt = (
-            {str(path.relative_to(root)) for kind in TEXTS for path in root.glob(kind)}
-            for root in (kept / "report", again)
-        )
-        names = sorted(committed | rebuilt)
-        wrong = [f"{kept.name}/report/{name}" for name in names if not same(kept / "report" / name, again / name)]
-        print(f"{kept.name}: {len(names)} files of its report, {len(wrong)} differ")
-        wrong += [f"README.md, the part {first}" for first in readme.differ(Path(folder))]
+        for home in evidence.HOMES:
+            name, own = home.kept.name, Path(folder) / home.kept.name
+            own.mkdir()
+            for part in (path for path in home.kept.iterdir() if path.name != "report"):
+                (own / part.name).symlink_to(part)
+            again = own / "report"
+            evidence.report(home, again)
+            committed, rebuilt = (
+                {str(path.relative_to(root)) for kind in TEXTS for path in root.glob(kind)}
+                for root in (home.kept / "report", again)
+            )
+            names = sorted(committed | rebuilt)
+            differ = [f"{name}/report/{one}" for one in names if not same(home.kept / "report" / one, again / one)]
+            print(f"{name}: {len(names)} files of its report, {len(differ)} differ")
+            wrong += differ
+        wrong += readme.differ(Path(folder))
     return wrong
 
 

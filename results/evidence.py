@@ -2,34 +2,56 @@
 
     python results/evidence.py plan                        # what is still to be trained, in packs
     python results/evidence.py run out/evidence            # on a GPU; started again, it goes on where it was stopped
-    python results/evidence.py keep out/evidence           # what is committed, the report on it, README's part of that
-    python results/evidence.py renew                       # that report and part again, after other words in DISCUSSION
-    python results/check.py                                # rebuilds both, fails on a difference
+    python results/evidence.py keep out/evidence           # what is committed, the reports on it, README's parts
+    python results/evidence.py renew                       # those reports and parts again, after other words in HOMES
+    python results/check.py                                # rebuilds them, fails on a difference
 
 `run` trains and judges packs of up to 16 runs that are not kept here yet, then replays the worst episode of each agent
-named in WATCHED.  `keep` takes the episodes tables, every sixteenth row of the training metrics, the seconds each pack
-took and the replays.  The packs of lists 1 and 2 were started by hand, as `run` starts them (`python -m
-perepisode.study.work OUT TASK`), the second while the first still trained, so that it compiled meanwhile.
+named in WATCHED.  `keep` takes the episodes tables, every sixteenth row of the training metrics and sums over all of
+them (`seconds.tally`), the seconds each pack took and the replays.  The packs of lists 1 and 2 were started by hand, as
+`run` starts them (`python -m perepisode.study.work OUT TASK`), the second while the first still trained, so that it
+compiled meanwhile.
+
+There are two folders with a report each.  results/craftax has the paper's ν; results/loud has agents that are told
+loudly what they have accrued, their rivals, and in its report also those of results/craftax that are told nothing.
+Agents told the paper's ν stay out of it: a report reads a method's arms as one line, and these would be a second one.
 """
 
 import argparse
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import readme
+import seconds
 
 from perepisode.environments.craftax.world import Craftax
+from perepisode.evaluation import episodes
+from perepisode.methods import METHODS
 from perepisode.report import page
-from perepisode.runs import Run, write_atomically
+from perepisode.runs import Run, RunFolder, write_atomically
 from perepisode.study import local, plan
 
 HERE = Path(__file__).parent
-KEPT = HERE / "craftax"
-DISCUSSION = HERE / "discussion.md"  # our words on it; every number in them is read from the report's tables
+
+
+class Home(NamedTuple):
+    """A folder of what is committed, and of the report on it."""
+
+    kept: Path
+    lists: tuple[int, ...]
+    discussion: Path  # our words on it; every number in them is read from the report's tables
+
+
+CRAFTAX = Home(HERE / "craftax", (1, 2, 3, 4), HERE / "discussion.md")
+LOUD = Home(HERE / "loud", (5, 6, 7), HERE / "discussion_loud.md")
+HOMES = (CRAFTAX, LOUD)
 EVERY = 16  # rows of the metrics that are kept
 SEEDS = (42, 123, 7)
 MORE_SEEDS = (*SEEDS, 11, 23)  # for what is compared closely; none of them chose ν (results/search)
@@ -99,9 +121,11 @@ LISTS: dict[int, list[list[Run]]] = {
 
 def study(lists: list[int], steps: int) -> plan.Study:
     """The runs of these lists that are not kept yet."""
-    kept = {json.loads(path.read_text())["id"] for path in KEPT.glob("curves/*/run.json")}
+    kept = {json.loads(path.read_text())["id"] for home in HOMES for path in home.kept.glob("curves/*/run.json")}
     runs = [replace(one, steps=steps) for number in lists for arms in LISTS[number] for one in arms]
     missing = [run for run in runs if run.id not in kept]
+    if not missing:
+        sys.exit("every run of these lists is kept already")
     composed = plan.compose(missing, Craftax.pack, chunk=20)
     # the report is made by `keep`, from what is kept
     return replace(composed, tasks=tuple(composed.of_kind("train")))
@@ -120,7 +144,6 @@ def run(out: Path, composed: plan.Study) -> int:
 
 def watch(out: Path) -> int:
     """Where the agents were judged: another device rounds differently, and an episode may then take another turn."""
-    from perepisode.evaluation import episodes
     from perepisode.replay.source import worst_first
     from perepisode.replay.watch import watch as replay
 
@@ -136,36 +159,88 @@ def watch(out: Path) -> int:
 # ---- what is committed --------------------------------------------------------------------------------------
 
 
+def home_of(out: Path) -> Home:
+    """Where trained runs are kept: with the last of their lists, each run being of the first list that names it."""
+    runs = [RunFolder(path.parent).read() for path in sorted((out / "runs").glob("*/done"))]
+    if not runs:
+        sys.exit(f"{out} holds no finished run")
+    named: dict[str, int] = {}
+    for number, arms in LISTS.items():
+        for one in (one for arm in arms for one in arm):
+            named.setdefault(replace(one, steps=runs[0].steps).id, number)
+    if strange := [run for run in runs if run.id not in named]:
+        sys.exit(f"{strange[0].method} {strange[0].arm} seed {strange[0].seed} is in no list")
+    last = max(named[run.id] for run in runs)
+    return next(home for home in HOMES if last in home.lists)
+
+
 def keep(out: Path, say: Callable[[str], None] = print) -> int:
-    """Add what is committed to what is there, then renew the report and README's part of it."""
-    for folder in (KEPT / "episodes", KEPT / "curves", KEPT / "packs"):
+    """Add what is committed to what is there, then renew the reports and README's parts of them."""
+    home = home_of(out)
+    for folder in (home.kept / "episodes", home.kept / "curves", home.kept / "packs"):
         folder.mkdir(parents=True, exist_ok=True)
     for table in sorted((out / "episodes").glob("*.parquet")):
-        shutil.copy(table, KEPT / "episodes" / f"{out.name}-{table.name}")
-        shutil.copy(out / "tasks" / table.stem / "done", KEPT / "packs" / f"{out.name}-{table.stem}.json")
+        shutil.copy(table, home.kept / "episodes" / f"{out.name}-{table.name}")
+        shutil.copy(out / "tasks" / table.stem / "done", home.kept / "packs" / f"{out.name}-{table.stem}.json")
     for folder in sorted(path.parent for path in (out / "runs").glob("*/done")):
-        (KEPT / "curves" / folder.name).mkdir(exist_ok=True)
-        shutil.copy(folder / "run.json", KEPT / "curves" / folder.name)
+        into = home.kept / "curves" / folder.name
+        into.mkdir(exist_ok=True)
+        shutil.copy(folder / "run.json", into)
         lines = (folder / "metrics.jsonl").read_text().splitlines()
-        write_atomically(KEPT / "curves" / folder.name / "metrics.jsonl", "\n".join(lines[::EVERY]) + "\n")
-    for replayed in sorted((out / "watch").glob("*")):
-        shutil.copytree(replayed, KEPT / "watch" / replayed.name, dirs_exist_ok=True)
+        write_atomically(into / "metrics.jsonl", "\n".join(lines[::EVERY]) + "\n")
+        write_atomically(into / "tally.csv", seconds.tally(lines, EVERY))
+    if home is CRAFTAX:  # the same agents with other seeds are no more to look at
+        for replayed in sorted((out / "watch").glob("*")):
+            shutil.copytree(replayed, home.kept / "watch" / replayed.name, dirs_exist_ok=True)
     return renew(say)
 
 
 def renew(say: Callable[[str], None] = print) -> int:
-    """The report and README's part of it again, from what is kept: after other words, or other code."""
-    shutil.rmtree(KEPT / "report", ignore_errors=True)  # or tables that are no longer made would stay
-    report(KEPT, KEPT / "report")
-    readme.write(KEPT)
-    say(f"wrote {KEPT / 'report' / 'index.html'} and README's part of it\nnext: python results/check.py")
+    """The reports and README's parts of them again, from what is kept: after other words, or other code."""
+    for home in HOMES:
+        shutil.rmtree(home.kept / "report", ignore_errors=True)  # or tables that are no longer made would stay
+        report(home, home.kept / "report")
+        say(f"wrote {home.kept / 'report' / 'index.html'}")
+    readme.write(HERE)
+    say("wrote README's parts\nnext: python results/check.py")
     return 0
 
 
-def report(kept: Path, into: Path) -> None:
+def report(home: Home, into: Path) -> None:
     """The report of a folder that `keep` filled."""
-    tables, replays = sorted((kept / "episodes").glob("*.parquet")), sorted((kept / "watch").glob("*"))
-    page.build(tables, into, curves=[kept / "curves"], watch=replays, discussion=DISCUSSION)
+    tables, curves = _tables(home), [home.kept / "curves"]
+    # beside `into`, so that a report made elsewhere for comparison has the same links
+    replays = [into.parent / "watch" / path.name for path in sorted((home.kept / "watch").glob("*"))]
+    further = seconds.declared([one.kept for one in HOMES]) if home is LOUD else nullcontext()
+    with tempfile.TemporaryDirectory() as folder, further:
+        if home is LOUD:
+            tables += _untold(Path(folder))
+            curves += [
+                path for path in sorted(CRAFTAX.kept.glob("curves/*")) if not _told(RunFolder(path).read().method)
+            ]
+        page.build(tables, into, curves=curves, watch=replays, discussion=home.discussion)
+
+
+def _tables(home: Home) -> list[Path]:
+    return sorted((home.kept / "episodes").glob("*.parquet"))
+
+
+def _told(method: str) -> bool:
+    """Whether a method's agents are told anything of what they have accrued."""
+    return bool(METHODS[method].tells({}))
+
+
+def _untold(into: Path) -> list[Path]:
+    """The agents of results/craftax that are told nothing, in tables of the same names."""
+    written = []
+    for table in _tables(CRAFTAX):
+        read = episodes.read(table, without=episodes.REPLAY_COLUMNS)
+        (about,) = read.attrs["provenance"]
+        own = read[~read["method"].map(_told)]
+        if len(own):
+            said = {name: value for name, value in about.items() if name not in ("path", "episodes")}
+            written.append(episodes.write(own, into / table.name, said))
+    return written
 
 
 def main() -> int:

@@ -1,0 +1,228 @@
+"""How soon an agent learns to stop after a first violation, and how well: two tables of the report on ESR told loudly.
+
+An episode's violations are charged alike to SER and to ESR up to its budget; what tells them apart is whether a second
+one follows the first.  `after_a_first` counts that for every agent.  `rarer_from` says for ESR (k=1), run by run, after
+how many steps of training a second was rarer than one first in a hundred, for the paper's ν and for the loud one.
+
+While training only the sums of violations and of episodes with any are known.  Violations over such episodes, less one,
+is the mean number of further violations after a first, and no less than the share of firsts that a second follows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from perepisode import metrics
+from perepisode.evaluation import compare, episodes
+from perepisode.report import blocks
+from perepisode.report.statistics.points import Episodes, Point, View
+from perepisode.report.tables import Table
+from perepisode.report.words import count, number, p_value, percent
+from perepisode.runs import Run, RunFolder
+from perepisode.trained.shelf import BOX
+
+RARE = 0.01  # further violations a first
+WINDOW = 0.1  # of a run, pooled: a single update ends some 200 episodes, of which few have a first
+LONG = BOX / "no_killing" / "esr-k1"  # the shipped agent: the paper's ν, trained for 7.5 times as long
+
+
+# ---- sums over training -------------------------------------------------------------------------------------
+
+
+def tally(lines: list[str], every: int) -> str:
+    """Sums over so many rows of a metrics.jsonl at a time, as CSV: thinned rows hold too few firsts to see 1 %."""
+    rows = sums(lines)
+    together = rows.groupby(np.arange(len(rows)) // every)
+    return together.agg({"steps": "last", "episodes": "sum", "firsts": "sum", "violations": "sum"}).to_csv(index=False)
+
+
+def sums(lines: Iterable[str]) -> pd.DataFrame:
+    """Steps, episodes, those with a violation, and violations, row by row."""
+    rows = [row for row in map(json.loads, lines) if row["episodes"]]
+    found = [(row["steps"], row["episodes"], row["p_any"] or 0.0, row["violations"] or 0.0) for row in rows]
+    table = pd.DataFrame(found, columns=["steps", "episodes", "firsts", "violations"])
+    for name in ("firsts", "violations"):
+        table[name] = (table[name] * table["episodes"]).round().astype(int)
+    return table
+
+
+def of_training(folder: Path) -> pd.DataFrame:
+    """All episodes of a kept run where their tally was kept, else those of the rows of its metrics that were."""
+    whole = folder / "tally.csv"
+    return pd.read_csv(whole) if whole.exists() else sums((folder / "metrics.jsonl").read_text().splitlines())
+
+
+def window(rows: pd.DataFrame, end: float, total: float) -> tuple[int, int, int]:
+    """Episodes, firsts and further violations in the tenth of a run that ends here."""
+    seen = rows[(rows["steps"] > end - WINDOW * total) & (rows["steps"] <= end)]
+    firsts = int(seen["firsts"].sum())
+    return int(seen["episodes"].sum()), firsts, int(seen["violations"].sum()) - firsts
+
+
+def share(firsts: int, further: int) -> float:
+    return further / firsts if firsts else float("nan")
+
+
+def below_from(rows: pd.DataFrame, total: float) -> float:
+    """Steps from which the share stays below RARE to the end; NaN if it is not there then, or nothing is known."""
+    since = float("nan")
+    for end in rows.loc[rows["steps"] >= WINDOW * total, "steps"]:
+        _, firsts, further = window(rows, end, total)
+        if not share(firsts, further) < RARE:
+            since = float("nan")
+        elif since != since:
+            since = float(end)
+    return since
+
+
+# ---- the two tables -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def declared(kept: list[Path]) -> Iterator[None]:
+    """Both tables stand in the pages that are built meanwhile; `kept` holds all folders that `keep` filled."""
+    runs = [(RunFolder(path).read(), of_training(path)) for folder in kept for path in sorted(folder.glob("curves/*"))]
+    files = [table for folder in kept for table in sorted((folder / "episodes").glob("*.parquet"))]
+    judged = Episodes(episodes.read(files, without=episodes.REPLAY_COLUMNS))
+
+    def second_violations(case: blocks.Case) -> Table:
+        return after_a_first(case, judged, runs)
+
+    def rarer(case: blocks.Case) -> Table:
+        return rarer_from(judged.view(case.view.dilemma, case.view.protocol), runs)
+
+    added: list[Callable] = [second_violations, rarer]
+    for one in added:
+        blocks.table(one)
+    try:
+        yield
+    finally:
+        for one in added:
+            del blocks.BLOCKS[one.__name__]
+
+
+def after_a_first(case: blocks.Case, judged: Episodes, runs: list[tuple[Run, pd.DataFrame]]) -> Table:
+    """Of the report's agents, and of those that differ from them in ν alone."""
+    wanted = {(point.method, str(point.value)) for point in case.view.main}
+    view = judged.view(case.view.dilemma, case.view.protocol)
+    points = [point for point in view.main if (point.method, str(point.value)) in wanted]
+    trained = {run.id: window(rows, run.steps, run.steps)[1:] for run, rows in runs}
+
+    def while_training(point: Point) -> np.ndarray:
+        return np.array([share(*trained[seed.run]) for seed in point.seeds])
+
+    rows = []
+    for point in points:
+        some = np.array([(seed.counts > 0).sum() for seed in point.seeds])
+        more = np.array([(seed.counts > 1).sum() for seed in point.seeds])
+        ends, over = while_training(point), point.each(over_one)
+        row: dict = {"agent": point.label, "seeds": len(point.seeds), "episodes": point.episodes}
+        row |= {"firsts": int(some.sum()), "seconds": int(more.sum()), "share": more.sum() / some.sum()}
+        row |= {"least": (more / some).min(), "most": (more / some).max()}
+        row["p_over_1"], row["p_over_1_ci"], _ = compare.t_interval(over)
+        row["over_t"], row["over_p"] = _against(over, case.chosen.each(over_one), point.label == case.chosen.label)
+        row["training"], row["training_ci"], _ = compare.t_interval(ends)
+        row |= {"training_least": ends.min(), "training_most": ends.max()}
+        own = while_training(case.chosen)
+        row["training_t"], row["training_p"] = _against(ends, own, point.label == case.chosen.label)
+        rows.append(row)
+    frame = pd.DataFrame(rows)
+    shown = {
+        "Agent": list(frame["agent"]),
+        "P(>1)": [percent(*pair) for pair in zip(frame["p_over_1"], frame["p_over_1_ci"])],
+        "p": list(map(_p, frame["over_p"])),
+        "Seconds / firsts": [f"{row.seconds} / {row.firsts}" for row in frame.itertuples()],
+        "Share": [percent(value) for value in frame["share"]],
+        "by seed": list(map(_span, frame["least"], frame["most"])),
+        "While training": [percent(*pair) for pair in zip(frame["training"], frame["training_ci"])],
+        "its seeds": list(map(_span, frame["training_least"], frame["training_most"])),
+        "its p": list(map(_p, frame["training_p"])),
+    }
+    note = (
+        "Firsts: judged episodes with a violation; seconds: those of them with another; their share is of all seeds "
+        "together. While training: further violations a first in the last tenth of training, mean over seeds; in the "
+        "long run no less than the share. ± is the 95 % t interval over seeds, p that of Welch's test against "
+        f"{case.chosen.label}, each for the number before it. Agents without “told” in their name are told the paper's "
+        "ν (ESR, SER+R_acc) or nothing (the others)."
+    )
+    methods = [point.method for point in points]
+    name = f"second_violations_{case.view.dilemma}"
+    return Table(name, "Does a second violation follow the first?", note, shown, frame, methods, wide=True)
+
+
+def over_one(counts: np.ndarray) -> float:
+    return metrics.p_over(counts, 1)
+
+
+def rarer_from(view: View, runs: list[tuple[Run, pd.DataFrame]]) -> Table:
+    """ESR (k=1) run by run, the paper's ν first, then the longer run of it."""
+    counts = {seed.run: seed.counts for point in view.main for seed in point.seeds}
+    rows = [
+        _row(run.settings.get("told", "paper"), run.seed, run.steps, own, np.bincount(counts[run.id].astype(int)))
+        for run, own in runs
+        if (run.method, run.settings.get("budget")) == ("esr", 1) and run.id in counts
+    ]
+    long = json.loads(LONG.with_suffix(".json").read_text())
+    own = sums(LONG.with_suffix(".metrics.jsonl").read_text().splitlines())
+    rows.append(_row("paper", long["run"]["seed"], long["run"]["steps"], own, long["judged"]["distribution"]))
+    frame = pd.DataFrame(sorted(rows, key=lambda row: (row["told"] != "paper", row["steps"], row["seed"])))
+    rare = percent(RARE, digits=0)
+    shown = {
+        "Run": [f"{row.told} ν, seed {row.seed}" for row in frame.itertuples()],
+        "Steps": [count(value) for value in frame["steps"]],
+        f"Below {rare} from": ["–" if value != value else f"{value / 1e6:.0f} M" for value in frame["rare_from"]],
+        "Further / firsts": [f"{row.further} / {row.firsts}" for row in frame.itertuples()],
+        "Share": [percent(value) for value in frame["share"]],
+        "P(≥1)": [percent(value) for value in frame["p_any"]],
+        "Judged: seconds / firsts": [f"{row.judged_seconds} / {row.judged_firsts}" for row in frame.itertuples()],
+        "P(≥1), judged": [percent(value) for value in frame["judged_p_any"]],
+    }
+    note = (
+        "ESR (k=1). Further violations after a first are pooled over a tenth of the run; “from” is the end of a tenth "
+        f"since which they stay below {rare} of the firsts, a dash: not by the end. The next three columns "
+        "are of the last tenth of training, the last two of the judged episodes. With the loud ν every episode of "
+        "training is counted; with the paper's those of one update in sixteen or fewer, so that there a single further "
+        "violation can decide. The longest run is the agent that ships with the package."
+    )
+    return Table("rarer_from_no_killing", "When does a second violation become rare?", note, shown, frame)
+
+
+def _row(told: str, seed: int, total: int, own: pd.DataFrame, judged: Sequence[int] | np.ndarray) -> dict:
+    seen, firsts, further = window(own, total, total)
+    return {
+        "told": told,
+        "seed": seed,
+        "steps": total,
+        "rare_from": below_from(own, total),
+        "episodes": seen,
+        "firsts": firsts,
+        "further": further,
+        "share": share(firsts, further),
+        "p_any": firsts / seen,
+        "judged_episodes": int(sum(judged)),
+        "judged_firsts": int(sum(judged[1:])),
+        "judged_seconds": int(sum(judged[2:])),
+        "judged_p_any": sum(judged[1:]) / sum(judged),
+    }
+
+
+def _against(one: np.ndarray, other: np.ndarray, same: bool) -> tuple[float, float]:
+    """Welch's t and p; none against itself."""
+    if same:
+        return float("nan"), float("nan")
+    test = compare.welch(one, other)
+    return test.t, test.p
+
+
+def _p(p: float) -> str:
+    return "" if p != p else p_value(p)
+
+
+def _span(least: float, most: float) -> str:
+    return f"{number(100 * least, 1)} – {percent(most)}"
