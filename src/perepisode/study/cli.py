@@ -12,7 +12,9 @@ from typing import Annotated, Literal
 
 import tyro
 
+from perepisode import outside
 from perepisode.config import Refused
+from perepisode.environments import WORLDS
 from perepisode.runs import Run
 
 
@@ -21,7 +23,7 @@ class Chosen:
     """Which runs: a world's matrix, some of it, and at what scale."""
 
     env: str = "craftax"
-    """World: craftax (the paper's 183 runs) or temptation (the same matrix in miniature)."""
+    """World: craftax (the paper's 183 runs), temptation (the same matrix in miniature), or your own as module:Class."""
     only: str = ""
     """Some of the runs, by dilemma, method, family or arm: no_killing,esr  or  ser,lagrangian,w=0.3,d=1."""
     steps: float = 0
@@ -40,7 +42,7 @@ class Chosen:
     def _all(self) -> dict[str, list[Run]]:
         from perepisode.study import matrix
 
-        own = matrix.of(self.env, int(self.steps), self.seeds)
+        own = matrix.of(outside.named("env", self.env, WORLDS), int(self.steps), self.seeds)
         return {**matrix.families(own), **(matrix.beyond(own) if self.beyond else {})}
 
     def runs(self) -> list[Run]:
