@@ -128,6 +128,18 @@ def check(cls: Any, given: Mapping[str, Any], who: str) -> None:
             raise Refused(f"{who} needs {name}; give --{name}")
 
 
+def declare(what: str, cls: Any, needed: tuple[str, ...], known: dict[str, Any]) -> None:
+    """Enter a class under its name; refuse one that does not say what it must, and a name that is taken."""
+    who = f"{cls.__module__}.{cls.__qualname__}"
+    missing = [part for part in needed if not hasattr(cls, part)]
+    if missing:
+        raise Refused(f"{who} is no {what} yet: it does not say its {' and '.join(missing)}")
+    other = known.setdefault(cls.name, cls)
+    if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise Refused(f"two {what}s are called {cls.name!r}: {other.__module__} and {cls.__module__}; rename one")
+    known[cls.name] = cls
+
+
 def _kind(annotation: Any) -> type:
     """Of a field: annotations are text where their evaluation is postponed, and classes elsewhere."""
     name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")

@@ -4,6 +4,7 @@ import guide
 import pytest
 
 from perepisode.environments import WORLDS
+from perepisode.methods import METHODS
 
 BARE = """
 import jax.numpy as jnp
@@ -51,3 +52,23 @@ def test_matrix_and_plan_take_a_world_from_outside(home):
     assert "30 runs in 2 packs, 3e+07 steps" in planned
     assert "next: perepisode study run --env bare:Bare" in planned
     assert "bare declares no env 'Bear'" in refused("matrix", "--env", "bare:Bear")
+
+
+@pytest.mark.parametrize(
+    ("what", "base", "body", "said"),
+    [
+        ("method", "Objective", "label = 'L'", "odd.Odd is no method yet: it does not say its name"),
+        ("method", "Objective", "name = 'odd'", "odd.Odd is no method yet: it does not say its label"),
+        ("method", "Objective", "name, label = 'ser', 'L'", "called 'ser': perepisode.methods.ser and odd; rename one"),
+        ("env", "World", "name = 'odd'", "odd.Odd is no world yet: it does not say its dilemmas and actions"),
+        ("env", "World", "name, dilemmas, actions = 'temptation', (), 2", "two worlds are called 'temptation'"),
+        ("env", "World", "name, dilemmas, actions = 'odd', ('a',), 257", "Odd has 257 actions; a table keeps each"),
+    ],
+)
+def test_a_declaration_that_cannot_be_met_is_refused_when_it_is_read(tmp_path, what, base, body, said):
+    imports = "from perepisode.environments import World, world\nfrom perepisode.methods.objective import *\n"
+    text = f"{imports}@{'world' if what == 'env' else what}\nclass Odd({base}):\n    {body}\n"
+    with guide.folder(tmp_path, odd=text):
+        before = dict(METHODS), dict(WORLDS)
+        assert said in refused("train", f"--{what}", "odd:Odd")
+        assert before == (METHODS, WORLDS)

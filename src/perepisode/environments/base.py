@@ -156,13 +156,14 @@ class World:
 
 
 WORLDS: dict[str, type[World]] = {}
+MOST_ACTIONS = 256
 
 
 @dataclass_transform(frozen_default=True)
 def world(cls):
     """A frozen dataclass, known by its name from now on."""
-    known = WORLDS.get(cls.name)
-    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise Refused(f"two worlds are called {cls.name!r}: {known.__module__} and {cls.__module__}; rename one")
-    WORLDS[cls.name] = made = dataclass(frozen=True)(cls)
+    made = dataclass(frozen=True)(cls)
+    if getattr(made, "actions", 0) > MOST_ACTIONS:
+        raise Refused(f"{made.__name__} has {made.actions} actions; a table keeps each in a byte: at most {MOST_ACTIONS}")
+    settings.declare("world", made, ("name", "dilemmas", "actions"), WORLDS)
     return made

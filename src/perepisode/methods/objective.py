@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 import numpy as np
 
 from perepisode import settings
-from perepisode.config import ETHICAL_PENALTY, Refused
+from perepisode.config import ETHICAL_PENALTY
 from perepisode.later import jax, jnp
 from perepisode.methods.told import TOLD
 from perepisode.pytree import pytree
@@ -186,10 +186,8 @@ METHODS: dict[str, type[Objective]] = {}
 @dataclass_transform(frozen_default=True)
 def method(cls):
     """A frozen dataclass that JAX can trace, known by its name from now on."""
-    known = METHODS.get(cls.name)
-    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise Refused(f"two methods are called {cls.name!r}: {known.__module__} and {cls.__module__}; rename one")
-    METHODS[cls.name] = made = pytree(cls)
+    made = pytree(cls)
+    settings.declare("method", made, ("name", "label"), METHODS)
     return made
 
 
