@@ -20,6 +20,9 @@ from perepisode.training import ppo
 from perepisode.training.population import order
 from perepisode.training.train import prepare, run_chunk
 
+if TYPE_CHECKING:
+    from perepisode.cli import Bench
+
 STEPS = 64  # world steps in one timed call
 
 
