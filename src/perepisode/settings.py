@@ -125,7 +125,7 @@ def check(cls: Any, given: Mapping[str, Any], who: str) -> None:
         if name in given:
             one.check(given[name])
         elif one.needed:
-            raise Refused(f"{who} needs {name}; give --{name}")
+            raise Refused(f"{who} needs {name}; give --set {name}=...")
 
 
 def declare(what: str, cls: Any, needed: tuple[str, ...], known: dict[str, Any]) -> None:
