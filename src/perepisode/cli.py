@@ -109,6 +109,8 @@ class Train:
         given: dict[str, dict[str, list[Any]]] = {"method": {}, "world": {}, "learner": {}}
         for name, texts in self._given().items():
             owner, one = _owner(name, {"method": METHODS[method], "world": world, "learner": Learner})
+            if one.name in given[owner]:
+                raise Refused(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
             given[owner][one.name] = [one.read(text) for text in texts]
             if one.file:
                 given[owner][one.name] = [_digest(Path(text)) for text in texts]
