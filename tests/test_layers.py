@@ -47,7 +47,8 @@ def imported(path: Path) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "perepisode":
             for one in node.names:
                 below = ROOT / Path(*node.module.split(".")[1:]) / one.name
-                yield f"{node.module}.{one.name}" if below.is_dir() or below.with_suffix(".py").exists() else node.module
+                own = below.with_suffix(".py").exists() or below.is_dir()
+                yield f"{node.module}.{one.name}" if own else node.module
         assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: write imports in full"
 
 

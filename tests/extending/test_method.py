@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import guide
@@ -49,7 +50,7 @@ def test_rewards_add_up_to_the_utility_of_the_totals(followed):
     objective = METHODS["entropic"].build(beta=0.5)
     gains, harms = [1.0, 0.0, 2.5, -0.5], [0, 1, 0, 1]
     totals = [Accrued(jnp.float32(sum(gains[:n])), jnp.float32(sum(harms[:n]))) for n in range(5)]
-    rewards = [float(objective.reward(None, *pair)) for pair in zip(totals, totals[1:])]
+    rewards = [float(objective.reward(None, *pair)) for pair in pairwise(totals)]
     assert rewards[0] == pytest.approx(2 - 2 * math.exp(-0.5))  # R = 1
     assert rewards[1] == pytest.approx(2 * math.exp(-0.5) - 2 * math.exp(0.5))  # R - c v falls from 1 to -1
     assert sum(rewards) == pytest.approx(u(0.5, 3.0, 2)) == pytest.approx(2 - 2 * math.exp(0.5))
@@ -147,8 +148,8 @@ def test_runs_are_not_read_unless_one_names_the_module(followed, tmp_path):
     before = METHODS.pop("entropic")
     try:
         with guide.folder(tmp_path):
-            for words in (["evaluate", str(run)], ["watch", str(run)], ["agents", "export", str(run), "--out", "a.safetensors"]):
-                code, _, err = guide.call(*words)
+            for words in (["evaluate"], ["watch"], ["agents", "export", "--out", "mine.safetensors"]):
+                code, _, err = guide.call(*words, str(run))
                 assert (code, len(err.splitlines())) == (2, 1)
                 assert "method 'entropic' is unknown" in err
                 assert err.endswith("if it is your own, name its module: PEREPISODE_USE=my_module perepisode ...\n")

@@ -264,7 +264,7 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"steps": 10}, "less than one rollout"),
         ({"method": "esr_distilled"}, "needs utility; give --set utility="),
         ({"method": "esr_distilled", "set": ("utility=nowhere.json",)}, "nowhere.json cannot be read"),
-        ({"set": ("colour=red",)}, "no setting is called 'colour' here; esr has budget, charge, sharpness, told; temptation has horizon"),
+        ({"set": ("colour=red",)}, "no setting is called 'colour' here; esr has budget, charge, sharpness, told; temp"),
         ({"set": ("colour",)}, "write name=value"),
         ({"seeds": (1, 1)}, "the same run was given twice"),
         ({"set": ("precision=fp8",)}, "precision 'fp8' is unknown; choose from bf16, fp32"),

@@ -164,6 +164,6 @@ def world(cls):
     """A frozen dataclass, known by its name from now on."""
     made = dataclass(frozen=True)(cls)
     if getattr(made, "actions", 0) > MOST_ACTIONS:
-        raise Refused(f"{made.__name__} has {made.actions} actions; a table keeps each in a byte: at most {MOST_ACTIONS}")
+        raise Refused(f"{made.__name__} has {made.actions} actions, a byte in a table: at most {MOST_ACTIONS}")
     settings.declare("world", made, ("name", "dilemmas", "actions"), WORLDS)
     return made
