@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import shlex
@@ -83,3 +84,8 @@ def follow(heading: str) -> dict[str, str]:
         assert code == 0, f"{line}\n{err}"
         said[words[0]] = out
     return said
+
+
+def player(page: str) -> dict:
+    """What the script of a page to watch is given for its first episode."""
+    return json.loads(re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)[0])
