@@ -38,6 +38,11 @@ class Setting:
     def needed(self) -> bool:
         return self.default is MISSING
 
+    @property
+    def word(self) -> bool:
+        """Not traced: a part of the structure of what is declared."""
+        return self.choices is not None and not isinstance(self.choices, Mapping)
+
     def read(self, text: str) -> Any:
         """The value that somebody typed."""
         if self.kind is str or self.choices or self.file:

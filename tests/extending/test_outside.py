@@ -1,10 +1,13 @@
 """What comes from outside the package is met by every command as the package's own is, and refused in one line."""
 
 import guide
+import jax.numpy as jnp
 import pytest
 
+from perepisode.cli import Train
 from perepisode.environments import WORLDS
-from perepisode.methods import METHODS
+from perepisode.methods import METHODS, Accrued
+from perepisode.training import population
 
 BARE = """
 import jax.numpy as jnp
@@ -72,3 +75,34 @@ def test_a_declaration_that_cannot_be_met_is_refused_when_it_is_read(tmp_path, w
         before = dict(METHODS), dict(WORLDS)
         assert said in refused("train", f"--{what}", "odd:Odd")
         assert before == (METHODS, WORLDS)
+
+
+WORDY = """
+import jax.numpy as jnp
+from perepisode.methods.objective import Objective, gain, harm, method
+from perepisode.settings import setting
+
+@method
+class Wordy(Objective):
+    price: float = setting(1.0, "of a violation", low=0)
+    shape: str = setting("flat", "of the price", choices=("flat", "rising"))
+
+    name, label = "wordy", "Wordy"
+
+    def reward(self, dual, before, after):
+        price = self.price * (after.violations if self.shape == "rising" else 1.0)
+        return gain(before, after) - price * harm(before, after)
+"""
+
+
+def test_a_setting_that_is_a_word_can_be_swept_beside_numbers(tmp_path):
+    """Runs of one word stand side by side in a population, whatever order they are given in."""
+    with guide.folder(tmp_path, wordy=WORDY):
+        asked = Train(method="wordy:Wordy", set=("price=1,2", "shape=rising,flat"), seeds=(1,))
+        runs = population.order(asked.runs()[0])
+        assert [run.settings["shape"] for run in runs] == ["rising", "rising", "flat", "flat"]
+        members = population.gather(runs)
+        assert members.sizes == (2, 2)
+        before, after = (Accrued(jnp.zeros(4), jnp.full(4, count)) for count in (1.0, 2.0))
+        reward = members.joined(lambda one, dual, b, a: one.reward(dual, b, a), members.initial_duals(), before, after)
+        assert reward.tolist() == [-2.0, -4.0, -1.0, -2.0]
