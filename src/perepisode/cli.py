@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -30,11 +30,17 @@ def _help(text: str) -> Any:
     return tyro.conf.arg(help=text)
 
 
-def _group(about: str, owners: Iterable[type]) -> Any:
-    """A group of options, one for each setting of these classes; every one takes several values."""
+def _group(about: str, owners: Iterable[type], *others: type) -> Any:
+    """A group of options, one for each setting of these classes; every one takes several values.
+
+    A name that is an option of `others` already is none again: that option serves both, or --set where it cannot.
+    """
+    taken = {one.name for other in others for one in fields(other)}
     said: dict[str, dict[str, list[str]]] = {}
     for owner in owners:
         for name, one in settings.of(owner).items():
+            if name in taken:
+                continue
             said.setdefault(name, {}).setdefault(one.described, []).append(getattr(owner, "name", ""))
     options = []
     for name, helps in said.items():
@@ -44,14 +50,9 @@ def _group(about: str, owners: Iterable[type]) -> Any:
     return make_dataclass("Settings", options, frozen=True, namespace={"__doc__": about})
 
 
-OF_METHOD = _group("Several values are swept.", METHODS.values())
-OF_WORLD = _group("Several values are swept.", WORLDS.values())
-OF_LEARNER = _group("Several values are swept.  Defaults are the paper's; temptation has its own.", [Learner])
-
-
 @dataclass(frozen=True)
-class Train:
-    """Train agents: every combination of the settings and seeds given, side by side where one program allows."""
+class Asked:
+    """What `train` is asked beside settings."""
 
     env: Annotated[str, _help(f"World: {', '.join(WORLDS)}, or your own as module:Class.")] = "temptation"
     dilemma: str | None = None
@@ -75,6 +76,18 @@ class Train:
     """Updates between two looks at signals and files."""
     out: Path = Path("out")
     """Folder of run folders."""
+
+
+LEARNT = "Several values are swept.  Defaults are the paper's; temptation has its own."
+OF_LEARNER = _group(LEARNT, [Learner], Asked)
+OF_WORLD = _group("Several values are swept.", WORLDS.values(), Asked, OF_LEARNER)
+OF_METHOD = _group("Several values are swept.", METHODS.values(), Asked, OF_LEARNER, OF_WORLD)
+
+
+@dataclass(frozen=True)
+class Train(Asked):
+    """Train agents: every combination of the settings and seeds given, side by side where one program allows."""
+
     method_settings: tyro.conf.OmitArgPrefixes[OF_METHOD] = OF_METHOD()  # pyright: ignore  # noqa: RUF009
     world_settings: tyro.conf.OmitArgPrefixes[OF_WORLD] = OF_WORLD()  # pyright: ignore  # noqa: RUF009
     learner_settings: tyro.conf.OmitArgPrefixes[OF_LEARNER] = OF_LEARNER()  # pyright: ignore  # noqa: RUF009

@@ -132,7 +132,8 @@ def test_runs_are_not_read_unless_one_names_the_module(followed, tmp_path):
     before = METHODS.pop("entropic")
     try:
         with guide.folder(tmp_path):
-            for words in (["evaluate", "--out", "new.parquet"], ["watch"], ["agents", "export", "--out", "mine.safetensors"]):
+            judge, export = ["evaluate", "--out", "new.parquet"], ["agents", "export", "--out", "mine.safetensors"]
+            for words in (judge, ["watch"], export):
                 code, _, err = guide.call(*words, str(run))
                 assert (code, len(err.splitlines())) == (2, 1)
                 assert "method 'entropic' is unknown" in err

@@ -1,14 +1,22 @@
 """What comes from outside the package is met by every command as the package's own is, and refused in one line."""
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import guide
 import jax.numpy as jnp
 import pytest
 
+import perepisode
 from perepisode.cli import Train
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS, Accrued
 from perepisode.training import population
 
+PLAIN = {"PYTHONPATH": "", "COLUMNS": "200"}
 BARE = """
 import jax.numpy as jnp
 from perepisode.environments import World, world
@@ -106,3 +114,36 @@ def test_a_setting_that_is_a_word_can_be_swept_beside_numbers(tmp_path):
         before, after = (Accrued(jnp.zeros(4), jnp.full(4, count)) for count in (1.0, 2.0))
         reward = members.joined(lambda one, dual, b, a: one.reward(dual, b, a), members.initial_duals(), before, after)
         assert reward.tolist() == [-2.0, -4.0, -1.0, -2.0]
+
+
+@pytest.mark.processes
+def test_in_the_package_a_method_is_a_file_and_a_world_a_folder_and_a_line(tmp_path):
+    """In a copy of it.  Settings are options then, and one whose name is taken does not break the command."""
+    shutil.copytree(Path(perepisode.__file__).parent, tmp_path / "perepisode", ignore=shutil.ignore_patterns("box"))
+    methods, worlds = tmp_path / "perepisode" / "methods", tmp_path / "perepisode" / "environments"
+    _, entropic = guide.module("A method")
+    (methods / "entropic.py").write_text(entropic.replace("cost", "entropy"))
+    (methods / "wordy.py").write_text(WORDY.replace("price", "gamma"))
+    (worlds / "corridor").mkdir()
+    (worlds / "corridor" / "__init__.py").write_text(guide.module("A world")[1])
+    with open(worlds / "__init__.py", "a") as file:
+        file.write("import perepisode.environments.corridor\n")
+
+    def say(*words):
+        command = [sys.executable, "-m", "perepisode", *words]
+        shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, **PLAIN})
+        assert shown.returncode in (0, 2), shown.stderr
+        return shown.stdout + shown.stderr
+
+    assert "12 runs" in say("matrix", "--env", "corridor", "--beyond", "--only", "entropic", "--seeds", *"123456")
+    shown = " ".join(say("train", "--help").split())
+    assert "--beta VALUE" in shown
+    assert "--patience VALUE" in shown
+    assert "entropic, wordy, or your own" in shown
+    refusal = say("train", "--method", "entropic", "--env", "corridor", "--beta", "0", "--length", "7")
+    assert refusal == "perepisode: beta=0 is out of range; beta must be a number, above 0\n"
+    assert "entropy could be method.entropy and learner.entropy" in say(
+        "train", "--method", "entropic", "--beta", "1", "--entropy", "0.1"
+    )
+    assert "gamma=-1 is out of range" in say("train", "--method", "wordy", "--set", "gamma=-1")
+    assert "gamma=-1.0 must lie in" in say("train", "--method", "wordy", "--gamma", "-1")
