@@ -147,3 +147,12 @@ def test_in_the_package_a_method_is_a_file_and_a_world_a_folder_and_a_line(tmp_p
     )
     assert "gamma=-1 is out of range" in say("train", "--method", "wordy", "--set", "gamma=-1")
     assert "gamma=-1.0 must lie in" in say("train", "--method", "wordy", "--gamma", "-1")
+
+
+def test_a_job_of_a_cluster_finds_the_module_too(home):
+    asked = ("study", "submit", "--env", "bare:Bare", "--only", "ser", "--out", "study", "--dry-run")
+    assert guide.call(*asked)[0] == 0
+    script = (home / "study" / "slurm" / "train.sbatch").read_text().splitlines()
+    there = script.index(f"cd {home}")
+    assert script[there + 1] == "export PEREPISODE_USE=bare"
+    assert script[-1].startswith("exec ")
