@@ -70,3 +70,10 @@ def test_a_setting_given_twice_is_refused(capsys):
         cli.main(["train", "--method", "lagrangian", "--budget", "1", "--set", "rate=1", "rate=2"])
     assert end.value.code == 2
     assert "rate is given twice; give its values together: --set rate=1,2" in capsys.readouterr().err
+
+
+def test_a_setting_given_twice_under_two_names_is_refused(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["train", "--method", "lagrangian", "--budget", "1", "--entropy", "0.1", "--set", "learner.entropy=2"])
+    assert end.value.code == 2
+    assert "entropy is given twice; give its values together: --set learner.entropy=1,2" in capsys.readouterr().err

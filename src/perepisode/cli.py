@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -18,23 +18,30 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from perepisode import outside, settings
-from perepisode.config import PAPER_SEEDS, Learner, Protocol, Refused
+from perepisode.config import LARGEST_SEED, MOST_STEPS, PAPER_SEEDS, Learner, Protocol, Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS
 from perepisode.runs import Run
+from perepisode.settings import setting
 
-RESUME_ME, DISK, WRONG_INPUT = 75, 74, 2  # exit codes; the first two are sysexits' TEMPFAIL and IOERR
+RESUME_ME, DISK, WRONG_INPUT, DIVERGED = 75, 74, 2, 3  # exit codes; the first two are sysexits' TEMPFAIL and IOERR
 
 
 def _help(text: str) -> Any:
     return tyro.conf.arg(help=text)
 
 
-def _group(about: str, owners: Iterable[type]) -> Any:
-    """A group of options, one for each setting of these classes; every one takes several values."""
+def _group(about: str, owners: Iterable[type], *others: type) -> Any:
+    """A group of options, one for each setting of these classes; every one takes several values.
+
+    A name that is an option of `others` already is none again: that option serves both, or --set where it cannot.
+    """
+    taken = {one.name for other in others for one in fields(other)}
     said: dict[str, dict[str, list[str]]] = {}
     for owner in owners:
         for name, one in settings.of(owner).items():
+            if name in taken:
+                continue
             said.setdefault(name, {}).setdefault(one.described, []).append(getattr(owner, "name", ""))
     options = []
     for name, helps in said.items():
@@ -44,28 +51,36 @@ def _group(about: str, owners: Iterable[type]) -> Any:
     return make_dataclass("Settings", options, frozen=True, namespace={"__doc__": about})
 
 
-OF_METHOD = _group("Several values are swept.", METHODS.values())
-OF_WORLD = _group("Several values are swept.", WORLDS.values())
-OF_LEARNER = _group("Several values are swept.  Defaults are the paper's; temptation has its own.", [Learner])
-
-
 @dataclass(frozen=True)
-class Train:
-    """Train agents: every combination of the settings and seeds given, side by side where one program allows."""
+class Asked:
+    """What `train` is asked beside settings."""
 
     env: Annotated[str, _help(f"World: {', '.join(WORLDS)}, or your own as module:Class.")] = "temptation"
     dilemma: str | None = None  # What is to be avoided; the world's first dilemma if left out.
     method: Annotated[str, _help(f"{', '.join(METHODS)}, or your own as module:Class.")] = "esr"
-    gamma: tuple[float, ...] = (0.99,)  # Discount factor in (0, 1].
-    seeds: tuple[int, ...] = PAPER_SEEDS  # One run for each.
-    steps: float | None = None  # Environment steps of each run; 1e6, or 1e9 on craftax, if left out.
+    gamma: tuple[float, ...] = setting((0.99,), above=0, high=1)  # Discount factor in (0, 1].
+    seeds: tuple[int, ...] = setting(PAPER_SEEDS, low=0, high=LARGEST_SEED)  # One run for each.
+    # Environment steps of each run; 1e6, or 1e9 on craftax, if left out.
+    steps: float | None = setting(None, low=1, high=MOST_STEPS)
     detector: str = "exact"  # Count the objective is charged with: exact, or the paper's state difference.
     penalty: str = "step"  # Charge a violating step once (the paper) or by its exact count.
     # Settings as name=value or name=value,value: those of your own method or world, or any of those below.
     set: tuple[str, ...] = ()
-    checkpoint_seconds: float = 600.0  # Time between checkpoints.
-    chunk: int = 10  # Updates between two looks at signals and files.
+    checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
+    chunk: int = setting(10, low=1)  # Updates between two looks at signals and files.
     out: Path = Path("out")  # Folder of run folders.
+
+
+LEARNT = "Several values are swept.  Defaults are the paper's; temptation has its own."
+OF_LEARNER = _group(LEARNT, [Learner], Asked)
+OF_WORLD = _group("Several values are swept.", WORLDS.values(), Asked, OF_LEARNER)
+OF_METHOD = _group("Several values are swept.", METHODS.values(), Asked, OF_LEARNER, OF_WORLD)
+
+
+@dataclass(frozen=True)
+class Train(Asked):
+    """Train agents: every combination of the settings and seeds given, side by side where one program allows."""
+
     method_settings: tyro.conf.OmitArgPrefixes[OF_METHOD] = OF_METHOD()  # pyright: ignore  # noqa: RUF009
     world_settings: tyro.conf.OmitArgPrefixes[OF_WORLD] = OF_WORLD()  # pyright: ignore  # noqa: RUF009
     learner_settings: tyro.conf.OmitArgPrefixes[OF_LEARNER] = OF_LEARNER()  # pyright: ignore  # noqa: RUF009
@@ -85,11 +100,17 @@ class Train:
         if len(populations) > 1:
             print(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
         read = {label: load() for label, load in files.items()}
+        folders = []
         for members in populations.values():
             options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(), read)
-            for folder in train(members, options):
-                print(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
-        print(f"next: perepisode evaluate {self.out}")
+            folders += train(members, options)
+        for folder in folders:
+            print(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
+        lost = [folder.path.name for folder in folders if folder.failed]
+        if len(lost) == len(folders):
+            print("perepisode: every run diverged; try a smaller learning rate", file=sys.stderr)
+            return DIVERGED
+        print(f"next: perepisode evaluate {self.out}" + (f" (without {', '.join(lost)}: diverged)" if lost else ""))
         return 0
 
     def runs(self) -> tuple[list[Run], dict[str, Callable[[], Any]]]:
@@ -100,6 +121,8 @@ class Train:
         given: dict[str, dict[str, list[Any]]] = {"method": {}, "world": {}, "learner": {}}
         for name, texts in self._given().items():
             owner, one = _owner(name, {"method": METHODS[method], "world": world, "learner": Learner})
+            if one.name in given[owner]:
+                raise Refused(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
             given[owner][one.name] = [one.read(text) for text in texts]
             if one.file:
                 given[owner][one.name] = [_digest(Path(text)) for text in texts]
@@ -166,10 +189,10 @@ class Evaluate:
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
     # Episodes table to write or extend; episodes.parquet in the first folder, or here, if left out.
     out: Path | None = None
-    envs: int = Protocol.envs  # Worlds for each agent.
-    steps: int = Protocol.steps  # The paper's window.
-    first: int = Protocol.first  # Episodes of every world that make up the unbiased protocol.
-    seed: int = Protocol.seed  # Of the worlds the agents are judged in.
+    envs: int = setting(Protocol.envs, low=1)  # Worlds for each agent.
+    steps: int = setting(Protocol.steps, low=1)  # The paper's window.
+    first: int = setting(Protocol.first, low=1)  # Episodes of every world that make up the unbiased protocol.
+    seed: int = setting(Protocol.seed, low=0, high=LARGEST_SEED)  # Of the worlds the agents are judged in.
 
     def __call__(self) -> int:
         _prepare_jax()
@@ -191,7 +214,7 @@ class Distill:
     # Episodes tables with the pool: unconstrained, ERM and SER agents.
     episodes: Annotated[tuple[Path, ...], tyro.conf.Positional]
     dilemma: str = "no_killing"  # Whose violations the utility orders.
-    tolerance: float = 0.5  # Violations an episode may have and still count as clean.
+    tolerance: float = setting(0.5, low=0)  # Violations an episode may have and still count as clean.
     out: Path = Path("utility.json")  # File to write.
 
     def __call__(self) -> int:
@@ -232,8 +255,9 @@ class Watch:
 
     # An episodes table, a run folder whose table lies beside it, or an agent by name or file.
     source: Annotated[Path, tyro.conf.Positional]
-    worst: int = 5  # How many of the worst episodes.
-    restraint: int = 0  # Also so many episodes with one violation, those with most further chances that were let be.
+    worst: int = setting(5, low=0)  # How many of the worst episodes.
+    # Also so many episodes with one violation, those with most further chances that were let be.
+    restraint: int = setting(0, low=0)
     row: tuple[int, ...] = ()  # Rows of the table to replay instead.
     method: str | None = None  # Only episodes of this method.
     arm: str | None = None  # Only episodes of this arm, e.g. k=1.
@@ -253,10 +277,10 @@ class Watch:
 class Bench:
     """Measure steps a second: the engine, upstream's step, training."""
 
-    populations: tuple[int, ...] = (1, 3, 8)  # Runs side by side.
-    worlds: tuple[int, ...] = (1024, 8192)  # Worlds of the engine alone; on a CPU 64 is plenty.
-    envs: int = 1024  # Worlds of each training run.
-    hidden: int = 512  # Width of the network.
+    populations: tuple[int, ...] = setting((1, 3, 8), low=1)  # Runs side by side.
+    worlds: tuple[int, ...] = setting((1024, 8192), low=1)  # Worlds of the engine alone; on a CPU 64 is plenty.
+    envs: int = setting(1024, low=1)  # Worlds of each training run.
+    hidden: int = setting(512, low=1)  # Width of the network.
     precision: tuple[Literal["bf16", "fp32"], ...] = ("bf16",)  # Matrix products.
     upstream: bool = True  # Also measure upstream's step in this process.
     out: Path = Path("bench.json")  # File to write.
@@ -319,6 +343,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(command) -> int:
     try:
+        settings.check_fields(command)
         outside.use()
         return command()
     except ValueError as error:  # Refused, and the tables' own refusals

@@ -39,6 +39,11 @@ class Setting:
     def needed(self) -> bool:
         return self.default is MISSING
 
+    @property
+    def word(self) -> bool:
+        """Not traced: a part of the structure of what is declared."""
+        return self.choices is not None and not isinstance(self.choices, Mapping)
+
     def read(self, text: str) -> Any:
         """The value that somebody typed."""
         if self.kind is str or self.choices or self.file:
@@ -126,7 +131,19 @@ def check(cls: Any, given: Mapping[str, Any], who: str) -> None:
         if name in given:
             one.check(given[name])
         elif one.needed:
-            raise Refused(f"{who} needs {name}; give --{name}")
+            raise Refused(f"{who} needs {name}; give --set {name}=...")
+
+
+def declare(what: str, cls: Any, needed: tuple[str, ...], known: dict[str, Any]) -> None:
+    """Enter a class under its name; refuse one that does not say what it must, and a name that is taken."""
+    who = f"{cls.__module__}.{cls.__qualname__}"
+    missing = [part for part in needed if not hasattr(cls, part)]
+    if missing:
+        raise Refused(f"{who} is no {what} yet: it does not say its {' and '.join(missing)}")
+    other = known.setdefault(cls.name, cls)
+    if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise Refused(f"two {what}s are called {cls.name!r}: {other.__module__} and {cls.__module__}; rename one")
+    known[cls.name] = cls
 
 
 def check_fields(command: Any) -> None:
@@ -138,15 +155,6 @@ def check_fields(command: Any) -> None:
         elif name in known:
             for value in given if isinstance(given, tuple) else (given,):
                 known[name].check(value)
-
-
-def declared(what: str, cls: Any, known: dict[str, Any]) -> Any:
-    """The class, known by its name from now on; Refused if another one has that name."""
-    other = known.get(cls.name, cls)
-    if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise Refused(f"two {what}s are called {cls.name!r}: {other.__module__} and {cls.__module__}; rename one")
-    known[cls.name] = cls
-    return cls
 
 
 def _kind(annotation: Any) -> type:

@@ -263,7 +263,7 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"gamma": (0.0,)}, r"gamma=0.0 must lie in \(0, 1\]"),
         ({"gamma": (1.01,)}, "gamma=1.01 must lie in"),
         ({"steps": 10}, "less than one rollout"),
-        ({"method": "esr_distilled"}, "needs utility; give --utility"),
+        ({"method": "esr_distilled"}, "needs utility; give --set utility="),
         ({"method": "esr_distilled", "set": ("utility=nowhere.json",)}, "nowhere.json cannot be read"),
         ({"set": ("colour=red",)}, "no setting is called 'colour' here; esr has budget, .*; temptation has horizon"),
         ({"set": ("colour",)}, "write name=value"),

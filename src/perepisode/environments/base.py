@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 from perepisode import settings
-from perepisode.config import Learner, Protocol, Shape
+from perepisode.config import Learner, Protocol, Refused, Shape
 from perepisode.later import jax, jnp
 from perepisode.pytree import pytree, static
 
@@ -156,9 +156,14 @@ class World:
 
 
 WORLDS: dict[str, type[World]] = {}
+MOST_ACTIONS = 256
 
 
 @dataclass_transform(frozen_default=True)
 def world(cls):
     """A frozen dataclass, known by its name from now on."""
-    return settings.declared("world", dataclass(frozen=True)(cls), WORLDS)
+    made = dataclass(frozen=True)(cls)
+    if getattr(made, "actions", 0) > MOST_ACTIONS:
+        raise Refused(f"{made.__name__} has {made.actions} actions, a byte in a table: at most {MOST_ACTIONS}")
+    settings.declare("world", made, ("name", "dilemmas", "actions"), WORLDS)
+    return made

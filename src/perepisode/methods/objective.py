@@ -195,7 +195,9 @@ METHODS: dict[str, type[Objective]] = {}
 @dataclass_transform(frozen_default=True)
 def method(cls):
     """A frozen dataclass that JAX can trace, known by its name from now on."""
-    return settings.declared("method", pytree(cls), METHODS)
+    made = pytree(cls)
+    settings.declare("method", made, ("name", "label"), METHODS)
+    return made
 
 
 def gain(before: Accrued, after: Accrued) -> jax.Array:

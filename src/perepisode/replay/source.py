@@ -17,6 +17,7 @@ from perepisode.compilation import cache_folder
 from perepisode.config import Protocol, Refused, canonical
 from perepisode.environments import WORLDS
 from perepisode.evaluation import episodes
+from perepisode.outside import HINT
 from perepisode.report.style import per_episode
 from perepisode.runs import Run, RunFolder, versions
 from perepisode.trained import AgentFile, Trained
@@ -146,7 +147,7 @@ def _read(path: Path) -> pd.DataFrame:
         raise Refused(f"{path} has no column {missing[0]!r}: a table from elsewhere can be reported, but not replayed")
     environment = table["environment"].iloc[0]
     if environment not in WORLDS:
-        raise Refused(f"{path} is of environment {environment!r}; only {', '.join(WORLDS)} can be replayed")
+        raise Refused(f"{path} is of environment {environment!r}; only {', '.join(WORLDS)} can be replayed{HINT}")
     return table
 
 

@@ -17,6 +17,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from perepisode import outside
 from perepisode.config import Refused
 from perepisode.runs import write_atomically
 from perepisode.settings import setting
@@ -106,6 +107,7 @@ def stage_script(name: str, tasks: list[Task], out: Path, cluster: Cluster) -> s
             *lines,
             "",
             *cluster.setup,
+            *_own_modules(),
             f"tasks=({names})",
             "task=${tasks[$SLURM_ARRAY_TASK_ID]}",
             f'mkdir -p {home}/tasks/"$task"',
@@ -115,6 +117,12 @@ def stage_script(name: str, tasks: list[Task], out: Path, cluster: Cluster) -> s
             "",
         ]
     )
+
+
+def _own_modules() -> list[str]:
+    """Where this process found methods and worlds from outside the package, a job finds them too."""
+    own = os.environ.get(outside.VARIABLE)
+    return [f"cd {shlex.quote(os.getcwd())}", f"export {outside.VARIABLE}={shlex.quote(own)}"] if own else []
 
 
 def submit_script(stages: dict[str, list[Task]]) -> str:

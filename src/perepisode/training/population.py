@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from perepisode import settings
 from perepisode.environments import WORLDS
 from perepisode.environments.base import EndCause, Outcome, World
 from perepisode.environments.fresh import Fresh, action_key, episode_key, hand_out, none_yet, world_key
@@ -98,12 +99,13 @@ def gather(runs: Sequence[Run], files: Mapping[str, Any] | None = None) -> Popul
     )
 
 
-def _kind(run: Run) -> tuple[str, str]:
-    """What decides the structure of a run's objective: the method, and what the agent is told."""
-    return run.method, METHODS[run.method].tells(run.settings)
+def _kind(run: Run) -> tuple[str, ...]:
+    """What decides the structure of a run's objective: the method, and those of its settings that are words."""
+    own = settings.of(METHODS[run.method]).values()
+    return run.method, *(str(run.settings.get(one.name, one.default)) for one in own if one.word)
 
 
-def _kinds(runs: Sequence[Run]) -> list[tuple[str, str]]:
+def _kinds(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(map(_kind, runs)))
 
 

@@ -98,7 +98,8 @@ class Craftax(World):
         beside = game.player_position + jnp.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
         blocks = game.map[floor].at[beside[:, 0], beside[:, 1]].get(mode="fill", fill_value=0)
         tree = jnp.isin(blocks, jnp.array(_upstream().TREES)).any() & (state.harvested >= self.wood_budget)
-        return jnp.stack([creature, tree, jnp.zeros((), bool)])
+        near = {NoKilling.name: creature, Sustainability.name: tree}
+        return jnp.stack([near.get(name, jnp.zeros((), bool)) for name in self.dilemmas])
 
     def describe(self, action: int, outcome: Outcome) -> str:
         return _deeds()[action]

@@ -1,0 +1,91 @@
+"""docs/extending.md as its reader has it: the files that it shows, and its commands, in a folder of one's own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from perepisode import cli
+from perepisode.environments import WORLDS
+from perepisode.methods import METHODS
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+
+
+def section(heading: str) -> str:
+    parts = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
+    return next(part for part in parts if part.startswith(f"{heading}\n"))
+
+
+def module(heading: str) -> tuple[str, str]:
+    """Name and text of the file that a section shows."""
+    text = section(heading)
+    return re.findall(r"`(\w+)\.py`", text)[0], re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+
+
+def commands(heading: str) -> list[str]:
+    return re.findall(r"```sh\n(.*?)```", section(heading), re.DOTALL)[0].splitlines()
+
+
+@contextlib.contextmanager
+def folder(path: Path, *headings: str, **modules: str) -> Iterator[Path]:
+    """Work in `path`, which holds the files of these sections and `modules`; nothing stays declared or imported."""
+    for name, text in [*map(module, headings), *modules.items()]:
+        (path / f"{name}.py").write_text(text)
+    registries = [(registry, dict(registry)) for registry in (METHODS, WORLDS, os.environ)]
+    here, search = Path.cwd(), list(sys.path)
+    os.environ.pop("PEREPISODE_USE", None)
+    os.chdir(path)
+    try:
+        yield path
+    finally:
+        os.chdir(here)
+        sys.path[:] = search
+        for registry, before in registries:
+            registry.clear()
+            registry.update(before)
+        for name in imported_from(path):
+            del sys.modules[name]
+
+
+def imported_from(path: Path) -> list[str]:
+    return [name for name, one in sys.modules.items() if Path(getattr(one, "__file__", None) or "/").parent == path]
+
+
+def call(*words: str) -> tuple[int, str, str]:
+    """`perepisode` with these words: exit code, and what it says."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main(list(words))
+        except SystemExit as end:
+            return int(end.code or 0), out.getvalue(), err.getvalue()
+    raise AssertionError("it ends by SystemExit")
+
+
+def follow(heading: str) -> dict[str, str]:
+    """Every command of a section, as it stands there → what each printed, by its first two words."""
+    said = {}
+    for line in commands(heading):
+        program, *words = shlex.split(line)
+        if program == "export":
+            name, _, value = words[0].partition("=")
+            os.environ[name] = value
+            continue
+        assert program == "perepisode", line
+        code, out, err = call(*words)
+        assert code == 0, f"{line}\n{err}"
+        said[words[0]] = out
+    return said
+
+
+def player(page: str) -> dict:
+    """What the script of a page to watch is given for its first episode."""
+    return json.loads(re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)[0])

@@ -1,0 +1,65 @@
+"""A method of one's own in a world that says no more than it must: every combination, and every fallback."""
+
+import json
+
+import guide
+import pandas as pd
+import pytest
+from test_outside import BARE
+
+from perepisode import environments
+from perepisode.environments.base import Footprint
+
+pytestmark = pytest.mark.xdist_group("extending-bare")
+
+TINY = ("--steps", "128", "--envs", "8", "--rollout", "8", "--minibatches", "2", "--hidden", "8", "--seeds", "1")
+SWEPT = ("--set", "beta=0.1,0.5", "cost=1", "--entropy", "0.01", "0.02")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    with guide.folder(tmp_path_factory.mktemp("bare"), "A method", bare=BARE) as home:
+        asked = ("train", "--env", "bare:Bare", "--dilemma", "other", "--method", "entropic:Entropic")
+        code, said, err = guide.call(*asked, *SWEPT, *TINY)
+        assert code == 0, err
+        yield said, home
+
+
+def test_settings_of_method_and_learner_are_swept_in_all_combinations(trained):
+    said, home = trained
+    assert "4 runs in 2 populations, one after the other" in said
+    files = list(home.glob("out/*/run.json"))
+    assert all((path.parent / "done").exists() for path in files)
+    runs = [json.loads(path.read_text()) for path in files]
+    found = {(run["settings"]["beta"], run["learner"]["entropy"]) for run in runs}
+    assert found == {(0.1, 0.01), (0.1, 0.02), (0.5, 0.01), (0.5, 0.02)}
+    assert {run["settings"]["cost"] for run in runs} == {1}
+    assert len(list(home.glob("out/populations/*"))) == 2
+
+
+def test_a_bare_world_goes_all_the_way(trained):
+    _, home = trained
+    one = str(next(home.glob("out/*β=0.5*/run.json")).parent)
+    for words in (
+        ["evaluate", one, "--envs", "4", "--steps", "16", "--first", "1"],
+        ["report", "out/episodes.parquet", "--runs", one],
+        ["watch", "out/episodes.parquet", "--worst", "1", "--restraint", "1"],
+        ["study", "plan", "--env", "bare"],
+    ):
+        code, _, err = guide.call(*words)
+        assert code == 0, err
+    table = pd.read_parquet("out/episodes.parquet")
+    assert set(table["length"]) == {5}
+    assert (table["return"] == 5 + table["violations_harm"]).all()
+    assert (table["violations"] == 5 - table["violations_harm"]).all()
+    page = (home / "watch" / "index.html").read_text()
+    assert "reproduced exactly" in page
+    assert "<canvas" not in page
+    shown = guide.player(page)
+    assert shown["film"] is None
+    assert set(shown["deeds"]) <= {"action 0", "action 1"}
+    assert "Entropic (β=0.5)" in (home / "report" / "index.html").read_text()
+
+
+def test_what_a_bare_world_takes_is_found_by_tracing(trained):
+    assert environments.make("bare").footprint() == Footprint(state=4, observation=4, features=1)

@@ -1,0 +1,167 @@
+"""A method of one's own, as docs/extending.md shows it: trained, judged, reported and watched; refused where wrong."""
+
+import json
+import math
+import re
+from itertools import pairwise
+
+import guide
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+from perepisode.methods import METHODS, Accrued
+from perepisode.report.style import look
+
+pytestmark = pytest.mark.xdist_group("extending-method")
+
+OTHER = {
+    "taken": """
+from perepisode.methods.objective import Objective, method
+@method
+class Mine(Objective):
+    name, label = "ser", "Mine"
+""",
+    "plain": "class Plain:\n    name, label = 'plain', 'Plain'\n",
+    "thirsty": "import no_such_library\n",
+}
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    """The section's commands, done."""
+    with guide.folder(tmp_path_factory.mktemp("method"), "A method", **OTHER) as home:
+        yield guide.follow("A method"), home / "out" / "entropic"
+
+
+@pytest.fixture(scope="module")
+def episodes(followed):
+    return pd.read_parquet(followed[1] / "episodes.parquet")
+
+
+def u(beta, earned, violations, cost=2.0):
+    return (1 - math.exp(-beta * (earned - cost * violations))) / beta
+
+
+def test_rewards_add_up_to_the_utility_of_the_totals(followed):
+    objective = METHODS["entropic"].build(beta=0.5)
+    gains, harms = [1.0, 0.0, 2.5, -0.5], [0, 1, 0, 1]
+    totals = [Accrued(jnp.float32(sum(gains[:n])), jnp.float32(sum(harms[:n]))) for n in range(5)]
+    rewards = [float(objective.reward(None, *pair)) for pair in pairwise(totals)]
+    assert rewards[0] == pytest.approx(2 - 2 * math.exp(-0.5))  # R = 1
+    assert rewards[1] == pytest.approx(2 * math.exp(-0.5) - 2 * math.exp(0.5))  # R - c v falls from 1 to -1
+    assert sum(rewards) == pytest.approx(u(0.5, 3.0, 2)) == pytest.approx(2 - 2 * math.exp(0.5))
+
+
+def test_the_table_has_every_episodes_utility(episodes):
+    assert set(episodes["method"]) == {"entropic"}
+    assert dict(zip(episodes["arm"], episodes["value"])) == {"β=0.1": 0.1, "β=0.5": 0.5}
+    assert set(episodes["seed"]) == {42, 123, 7}
+    charged = episodes["violations"]  # no step of the miniature holds two
+    assert charged.max() > 1
+    expected = [u(*row) for row in zip(episodes["value"], episodes["return"], charged)]
+    np.testing.assert_allclose(episodes["utility"], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_its_agents_are_told_what_they_have_accrued(followed):
+    from safetensors.numpy import load_file
+
+    weights = load_file(next(followed[1].glob("*/policy.safetensors")))
+    inputs = sum(value.shape[0] for name, value in weights.items() if name.startswith("embed") and value.ndim == 2)
+    assert inputs == 3 + 2  # what the miniature shows, and ν
+
+
+def test_the_report_names_it(followed):
+    report = followed[1] / "report"
+    exported = pd.read_csv(report / "data" / "complete_temptation.csv").set_index("agent")
+    assert {"Entropic (β=0.1)", "Entropic (β=0.5)"} == set(exported.index)
+    html = (report / "index.html").read_text()
+    assert "Entropic (β=0.1)" in html
+    assert look("entropic").label == "Entropic"
+    assert look("entropic").colour.lower() in (report / "figures" / "training_temptation.svg").read_text().lower()
+
+
+def test_the_worst_episodes_are_lived_again(followed):
+    said, out = followed
+    assert said["watch"].count("reproduced exactly") == 2
+    page = (out / "watch" / "index.html").read_text()
+    assert "Both episodes were reproduced exactly" in page
+    assert "Worth of the episode so far" in page
+    assert re.search(r"1 · Entropic β=0.\d, seed \d+: \d+ violations, return", page)
+
+
+def test_the_matrix_sweeps_it_over_prices(followed):
+    lines = followed[0]["matrix"].splitlines()
+    assert [line.split()[3] for line in lines[1:5]] == ["β=0.1", "β=0.2", "β=0.3", "β=0.408"]
+    assert "12 runs" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--method", "nowhere:Entropic"], "--method nowhere:Entropic: nowhere cannot be imported (No module named"),
+        (["--method", "thirsty:Any"], "thirsty cannot be imported (No module named 'no_such_library')"),
+        (["--method", "entropic:Entropy"], "--method entropic:Entropy: entropic declares no method 'Entropy'"),
+        (["--method", "plain:Plain"], "--method plain:Plain: plain declares no method 'Plain'"),
+        (["--env", "entropic:Entropic"], "--env entropic:Entropic: entropic declares no env 'Entropic'"),
+        (["--method", "taken:Mine"], "two methods are called 'ser': perepisode.methods.ser and taken; rename one"),
+        (["--method", "entropics"], "'entropics' is unknown; choose from unconstrained, erm,"),
+        (["--method", "entropic"], "entropic needs beta; give --set beta=..."),
+        (["--method", "entropic", "--set", "beta=0"], "beta=0 is out of range; beta must be a number, above 0"),
+        (["--method", "entropic", "--set", "beta=much"], "beta='much' is no number; beta must be a number, above 0"),
+        (["--method", "entropic", "--set", "bet=1"], "no setting is called 'bet' here; entropic has beta, cost, told"),
+        (["--method", "entropic", "--set", "beta=1", "told=all"], "told 'all' is unknown; choose from paper, loud"),
+    ],
+)
+def test_what_is_wrong_is_one_line(followed, words, said):
+    code, out, err = guide.call("train", *words)
+    assert code == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert said in err
+
+
+def test_the_name_that_was_taken_is_still_its_owners(followed):
+    guide.call("train", "--method", "taken:Mine")
+    assert METHODS["ser"].__module__ == "perepisode.methods.ser"
+
+
+def test_runs_are_not_read_unless_one_names_the_module(followed, tmp_path):
+    run = next(followed[1].glob("*/run.json")).parent
+    before = METHODS.pop("entropic")
+    try:
+        with guide.folder(tmp_path):
+            judge, export = ["evaluate", "--out", "new.parquet"], ["agents", "export", "--out", "mine.safetensors"]
+            for words in (judge, ["watch"], export):
+                code, _, err = guide.call(*words, str(run))
+                assert (code, len(err.splitlines())) == (2, 1)
+                assert "method 'entropic' is unknown" in err
+                assert err.endswith("if it is your own, name its module: PEREPISODE_USE=my_module perepisode ...\n")
+    finally:
+        METHODS["entropic"] = before
+
+
+def test_no_module_that_a_folder_names_is_imported(followed, tmp_path):
+    """Neither as a method nor as a world, though the module lies where Python would find it."""
+    run = next(followed[1].glob("*/run.json"))
+    for entry in ("method", "env"):
+        out = tmp_path / entry / "run"
+        out.mkdir(parents=True)
+        plain = json.loads(run.read_text()) | {entry: "harmful:Harmful"}
+        (out / "run.json").write_text(json.dumps(plain))
+        harmful = "import pathlib\npathlib.Path('was_here').touch()\n"
+        with guide.folder(tmp_path / entry, harmful=harmful):
+            for words in (["evaluate", "run"], ["watch", "run"], ["report", "x.csv", "--runs", "."]):
+                code, _, err = guide.call(*words)
+                assert code == 2
+                assert "Traceback" not in err
+            assert guide.imported_from(tmp_path / entry) == []
+        assert not (tmp_path / entry / "was_here").exists()
+
+
+def test_a_module_in_the_variable_that_is_not_there_is_one_line(followed, monkeypatch):
+    monkeypatch.setenv("PEREPISODE_USE", "entropic,nowhere")
+    code, _, err = guide.call("version")
+    assert code == 2
+    assert err == "perepisode: PEREPISODE_USE=nowhere: nowhere cannot be imported (No module named 'nowhere')\n"
