@@ -59,7 +59,7 @@ class Setting:
             number = float(text)
         except ValueError:
             raise Refused(f"{self.name}={text!r} is no number; {self.name} {self.range}") from None
-        return int(number) if math.isfinite(number) and number.is_integer() else number
+        return int(number) if number.is_integer() and abs(number) <= 2**53 else number
 
     def check(self, value: Any) -> None:
         if self.choices:
@@ -83,9 +83,9 @@ class Setting:
     @property
     def range(self) -> str:
         """ "must be at least 0", and so on."""
-        parts = [f"at least {self.low:g}"] if self.low > -math.inf else []
-        parts += [f"above {self.above:g}"] if self.above > -math.inf else []
-        parts += [f"at most {self.high:g}"] if self.high < math.inf else []
+        parts = [f"at least {_short(self.low)}"] if self.low > -math.inf else []
+        parts += [f"above {_short(self.above)}"] if self.above > -math.inf else []
+        parts += [f"at most {_short(self.high)}"] if self.high < math.inf else []
         what = "a whole number" if self.kind is int else "a number"
         return f"must be {what}" + (f", {' and '.join(parts)}" if parts else "")
 

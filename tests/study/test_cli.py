@@ -54,6 +54,12 @@ def test_the_plan_says_what_it_costs(capsys):
         (["study", "plan", "--steps", "10"], "steps=10 is less than one rollout"),
         (["study", "plan", "--pack", "500", "--memory", "80"], "the largest that fits is --pack"),
         (["study", "plan", "--bench", "nowhere.json"], "is no benchmark"),
+        (["study", "plan", "--pack", "-3"], "pack=-3 is out of range; pack must be a whole number, at least 0"),
+        (["study", "plan", "--steps", "nan"], "steps=nan is out of range"),
+        (["study", "submit", "--time", "yesterday", "--dry-run"], "--time yesterday is no time limit"),
+        (["study", "submit", "--host-memory", "much", "--dry-run"], "--host-memory much is no amount of memory"),
+        (["demo", "--workers", "-2"], "workers=-2 is out of range"),
+        (["bench", "--worlds", "0"], "worlds=0 is out of range; worlds must be a whole number, at least 1"),
         (["study", "status", "--out", "nowhere"], "holds no study"),
     ],
 )

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.cli import DISK, RESUME_ME, WRONG_INPUT, Train, run
+from perepisode.cli import DISK, DIVERGED, RESUME_ME, WRONG_INPUT, Train, run
 from perepisode.config import Refused
 from perepisode.environments.temptation import MINIATURE
 from perepisode.runs import Run, RunFolder, find, held, load_policy
@@ -252,6 +252,14 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"set": ("envs=10", "minibatches=4")}, "envs=10 does not divide into minibatches=4; use a multiple of 4"),
         ({"set": ("budget=-1",)}, "budget=-1 is out of range; budget must be a number, at least 0"),
         ({"set": ("budget=one",)}, "budget='one' is no number"),
+        ({"steps": float("nan")}, "steps=nan is out of range"),
+        ({"steps": 1e99}, r"steps=1e\+99 is out of range; steps must be a number, at least 1 and at most 1e\+15"),
+        ({"seeds": (-1,)}, "seeds=-1 is out of range; seeds must be a whole number, at least 0 and at most 4294967295"),
+        ({"seeds": (99999999999999999999,)}, "seeds=99999999999999999999 is out of range"),
+        ({"chunk": 0}, "chunk=0 is out of range; chunk must be a whole number, at least 1"),
+        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds=-1.0 is out of range"),
+        ({"method": "ser", "set": ("weight=inf",)}, "weight=inf is out of range"),
+        ({"method": "lagrangian", "set": ("budget=1", "rate=fast")}, "rate='fast' is no number; rate must be"),
         ({"set": ("budget=nan",)}, "budget=nan is out of range"),
         ({"set": ("charge=inf",)}, "charge=inf is out of range"),
         ({"set": ("chance=1.5",)}, "chance=1.5 is out of range; chance must be a number, at least 0 and at most 1"),
@@ -260,8 +268,8 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"set": ("anneal=maybe",)}, "anneal=maybe is neither true nor false"),
         ({"set": ("budget=1,2,1",)}, "--budget 1 2 1 names a value twice"),
         ({"set": ("budget=1", "budget=2")}, "budget is given twice"),
-        ({"gamma": (0.0,)}, r"gamma=0.0 must lie in \(0, 1\]"),
-        ({"gamma": (1.01,)}, "gamma=1.01 must lie in"),
+        ({"gamma": (0.0,)}, "gamma=0.0 is out of range; gamma must be a number, above 0 and at most 1"),
+        ({"gamma": (1.01,)}, "gamma=1.01 is out of range"),
         ({"steps": 10}, "less than one rollout"),
         ({"method": "esr_distilled"}, "needs utility; give --set utility="),
         ({"method": "esr_distilled", "set": ("utility=nowhere.json",)}, "nowhere.json cannot be read"),
@@ -343,3 +351,18 @@ def test_a_state_that_reads_back_otherwise_than_it_was_written_is_noticed(tmp_pa
     assert "checkpoint 2 is damaged (checksum of 0001 differs)" in said[0]
     np.testing.assert_array_equal(restored["weights"], like["weights"])
     checkpoints.close()
+
+
+def test_a_training_of_which_nothing_is_left_ends_with_a_code_of_its_own(tmp_path, capsys):
+    """One that loses some of its runs says which, and suggests to judge the others."""
+    steps = LEARNER.steps_per_update * 2
+    sizes = ("envs=8", "rollout=16", "epochs=1", "minibatches=2", "hidden=8")
+    lost = Train(method="ser", seeds=(1,), steps=steps, set=("weight=0.1", "learning_rate=1e30", *sizes), out=tmp_path)
+    assert run(lost) == DIVERGED
+    said = capsys.readouterr()
+    assert "every run diverged" in said.err
+    assert "next:" not in said.out
+    some = replace(lost, set=("weight=0.1,1e38", *sizes))
+    assert run(some) == 0
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    assert re.search(r"next: perepisode evaluate .* \(without temptation\.ser\.w=1e\+38\.s1\.\w+: diverged\)", last)
