@@ -110,7 +110,7 @@ def unmatched(view: View, chosen: Point, rivals: list[Point]) -> list[Point]:
 def tail(point: Point, chosen: Point) -> Tail:
     """The comparison's numbers for one agent, over budget by the focal agent's budget."""
     return Tail(
-        compare.t_interval(point.returns),
+        point.gained,
         point.interval(metrics.mean),
         point.interval(metrics.p_any),
         point.interval(lambda counts: _p_over(counts, chosen.budget)),

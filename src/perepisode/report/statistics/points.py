@@ -73,8 +73,13 @@ class Point:
         return np.array([metrics.mean(seed.returns) for seed in self.seeds])
 
     @cached_property
+    def gained(self) -> Interval:
+        """Mean return, over seeds."""
+        return compare.t_interval(self.returns)
+
+    @property
     def mean_return(self) -> float:
-        return float(self.returns.mean())
+        return self.gained.mean
 
     def each(self, metric: compare.Metric) -> np.ndarray:
         """A metric of the violation counts, one number a seed."""
