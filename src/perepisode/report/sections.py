@@ -82,9 +82,11 @@ def _shipped(view: View) -> Iterator[Shown]:
 
 def _dilemma(view: View, inputs: Inputs) -> Iterator[Shown]:
     chosen = matched.focal(view)
-    if chosen is None and view.binds is not False:
+    if view.binds is False:
+        pass  # NOT_BINDING says why
+    elif chosen is None:
         yield "Comparisons are left out: all agents of this dilemma are kept apart."
-    elif chosen is not None and view.binds is not False:
+    else:
         case = Case(view, chosen, matched.partners(view, chosen), inputs)
         yield from (block(case) for block in BLOCKS.values())
     if view.unconstrained is not None and chosen is not None:
@@ -105,7 +107,8 @@ def _training(inputs: Inputs) -> Iterator[Shown]:
     if not inputs.curves:
         yield "Training curves and λ are left out: no run with a training curve was given."
         return
-    main = [curve for curve in inputs.curves if not _other_gamma(curve.gamma, inputs.episodes.main_gamma)]
+    gamma = inputs.episodes.main_gamma
+    main = [curve for curve in inputs.curves if not abs(curve.gamma - gamma) > 0]  # one that is not known is no other
     for view in inputs.views:
         name = dilemma_name(view.dilemma)
         own = [curve for curve in main if curve.dilemma == view.dilemma]
@@ -122,10 +125,6 @@ def _training(inputs: Inputs) -> Iterator[Shown]:
         if duals:
             made = training_figures.multipliers(duals)
             yield drawn(f"multiplier_{slug(view.dilemma)}", f"Multiplier λ on {name}", made)
-
-
-def _other_gamma(gamma: float, main: float) -> bool:
-    return gamma == gamma and main == main and gamma != main
 
 
 def _chosen_curves(groups: dict, view: View) -> dict:

@@ -6,9 +6,8 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from perepisode.report.drawing.canvas import WIDTH, Drawing
+from perepisode.report.drawing.canvas import Drawing, sheet
 from perepisode.report.statistics.curves import Curve
 from perepisode.report.statistics.distilled import Utility
 from perepisode.report.style import dilemma_name, look
@@ -18,8 +17,7 @@ SLICES = (0, 1, 2, 3, 5)  # violations at which a utility is drawn
 
 def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     """Return and violations over training, mean over seeds with the min–max band."""
-    figure = Figure((WIDTH, 5.2), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True)
+    figure, (top, bottom) = sheet(5.2, 2, sharex=True)
     frames = [_band(axes, groups, key) for axes, key in ((top, "return"), (bottom, "violations"))]
     top.set_ylabel("return")
     bottom.set(xlabel="environment steps", ylabel="violations an episode")
@@ -31,8 +29,7 @@ def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
 
 def multipliers(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     """λ over training, seed mean, one line a budget."""
-    figure = Figure((WIDTH, 3.3), layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = sheet(3.3)
     frame = _band(axes, groups, "lambda", shades=True)
     axes.set(xlabel="environment steps", ylabel="multiplier λ")
     axes.xaxis.set_major_formatter(_short)
@@ -44,8 +41,7 @@ def multipliers(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
 
 def utility_slices(utilities: dict[str, tuple[Utility, float]]) -> Drawing:
     """Distilled utilities over R_ext, up to the largest worth drawing, at fixed violation counts."""
-    figure = Figure((WIDTH, 3.2), layout="constrained")
-    panels = figure.subplots(1, len(utilities), squeeze=False)[0]
+    figure, (panels,) = sheet(3.2, 1, len(utilities), squeeze=False)
     rows = []
     for axes, (name, (utility, top)) in zip(panels, utilities.items()):
         r_ext = np.linspace(0, top, 120)
