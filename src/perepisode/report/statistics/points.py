@@ -154,13 +154,11 @@ class View:
     def of(self, *methods: str) -> list[Point]:
         """Points of the methods, each method's by increasing mean violations."""
         chosen = [point for point in self.main if point.method in methods]
-        order = {method: index for index, method in enumerate(methods)}
-        return sorted(chosen, key=lambda point: (order[point.method], point.interval(metrics.mean).mean))
+        return sorted(chosen, key=lambda point: (methods.index(point.method), point.interval(metrics.mean).mean))
 
     @cached_property
     def methods(self) -> tuple[str, ...]:
-        known = list(dict.fromkeys(point.method for point in self.main))
-        return tuple(sorted(known, key=_method_order))
+        return tuple(sorted({point.method for point in self.main}, key=_method_order))
 
 
 class Episodes:

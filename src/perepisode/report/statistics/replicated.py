@@ -32,7 +32,12 @@ OF_POINT = {
 
 def views(episodes: Episodes) -> dict[str, View]:
     """Every dilemma as the paper measures it, as far as the table can tell."""
-    return {name: _paper_view(episodes, name) for name in episodes.dilemmas}
+    found = {}
+    for name in episodes.dilemmas:
+        counter = "paper" if episodes.has(name, "paper") else "exact"
+        view = episodes.view(name, "window", counter)
+        found[name] = view if view.points else episodes.view(name, "first", counter)
+    return found
 
 
 def rows(episodes: Episodes, views: dict[str, View], utilities: dict[str, Utility]) -> list[dict]:
@@ -44,12 +49,6 @@ def rows(episodes: Episodes, views: dict[str, View], utilities: dict[str, Utilit
         for printed in paper_numbers.NUMBERS
         if same_world or printed.dilemma in ("", paper_numbers.NK)
     ]
-
-
-def _paper_view(episodes: Episodes, dilemma: str) -> View:
-    counter = "paper" if episodes.has(dilemma, "paper") else "exact"
-    view = episodes.view(dilemma, "window", counter)
-    return view if view.points else episodes.view(dilemma, "first", counter)
 
 
 def _measure(printed: Printed, views: dict[str, View], dilemma: str, utilities: dict[str, Utility]) -> Interval | float:
