@@ -187,7 +187,10 @@ def _tails(labels: list[str], tails: list[matched.Tail], over: str) -> tuple[dic
 def cost_of_compliance(view: View, chosen: Point) -> Table:
     """Return given up against the unconstrained agent, at each method's strict corner and matched arm."""
     assert view.unconstrained is not None
-    points = [view.unconstrained, *_cost_points(view, chosen)]
+    wanted = [chosen, *matched.partners(view, chosen)]
+    wanted += [view.of(method)[0] for method in view.methods if method != "unconstrained"]  # the fewest violations
+    rest = [point for point in view.main if point in wanted and point is not view.unconstrained]
+    points = [view.unconstrained, *rest]
     free = view.unconstrained.gained
     gaps = [compare.gap(free, point.gained) for point in points]
     gaps[0] = compare.Interval(0.0, float("nan"), free.seeds)
@@ -214,13 +217,6 @@ def cost_of_compliance(view: View, chosen: Point) -> Table:
     note = "Gap = unconstrained return − return; its interval is √(CI² of the one + CI² of the other)."
     methods = [point.method for point in points]
     return Table(f"cost_{slug(view.dilemma)}", "Cost of compliance", note, shown, frame, methods)
-
-
-def _cost_points(view: View, chosen: Point) -> list[Point]:
-    """Of each method the arm with the fewest violations and the matched arm."""
-    wanted = [chosen, *matched.partners(view, chosen)]
-    wanted += [view.of(method)[0] for method in view.methods if method != "unconstrained"]
-    return [point for point in view.main if point in wanted and point is not view.unconstrained]
 
 
 def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
@@ -278,9 +274,8 @@ def _complete_row(point: Point, others: list[str]) -> dict:
     for name in others:
         rest[f"violations_{name}"] = float(np.mean([seed.others[name].mean() for seed in point.seeds]))
         rest[f"cvar_{name}"] = float(np.mean([metrics.cvar(seed.others[name]) for seed in point.seeds]))
-    steps = [seed.steps for seed in point.seeds]
-    rest |= {"steps": max(steps), "seeds": len(point.seeds), "episodes": point.episodes}
-    return _joined(agent, counted, rest)
+    rest["steps"] = max(seed.steps for seed in point.seeds)
+    return _joined(agent, counted, rest, {"seeds": len(point.seeds), "episodes": point.episodes})
 
 
 def _counted_cell(metric: metrics.Declared, row: dict) -> str:
