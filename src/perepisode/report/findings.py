@@ -68,8 +68,9 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
     nearest, verb = ("agent", "commits") if len(others) == 1 else ("agents", "commit")
     returns = ""
     if matched.unmatched(view, chosen, rivals):
-        theirs = sorted({number(point.mean_return, 1) for point in rivals}, key=float)
-        returns = f" ({' to '.join(dict.fromkeys((theirs[0], theirs[-1])))} against {number(chosen.mean_return, 1)})"
+        each = [point.mean_return for point in rivals]
+        theirs = dict.fromkeys(number(value, 1) for value in (min(each), max(each)))
+        returns = f" ({' to '.join(theirs)} against {number(chosen.mean_return, 1)})"
     return (
         f"{name}: in its worst tenth of episodes {chosen.label} commits {own} violations; "
         f"the {nearest} nearest in return{returns} {verb} {span}."
