@@ -213,7 +213,8 @@ def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> Iterator[st
     smallest = min((chosen, *rivals), key=lambda point: point.tail_episodes)
     text = f"The CVaR of {smallest.label} rests on {smallest.tail_episodes} of {smallest.episodes} episodes"
     if chosen.budget == chosen.budget:
-        text += f"; {chosen.episodes_over(chosen.budget)} episodes of {chosen.label} are over its budget"
+        over = sum(int((seed.counts > chosen.budget).sum()) for seed in chosen.seeds)
+        text += f"; {over} episodes of {chosen.label} are over its budget"
     yield text + "."
     if apart := matched.unmatched(view, chosen, rivals):
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in apart)

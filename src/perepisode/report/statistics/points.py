@@ -108,9 +108,6 @@ class Point:
         """How many episodes the CVaR rests on, all seeds together."""
         return sum(metrics.tail_size(seed.counts.size) for seed in self.seeds)
 
-    def episodes_over(self, budget: float) -> int:
-        return int(sum((seed.counts > budget).sum() for seed in self.seeds))
-
 
 @dataclass(frozen=True)
 class View:
