@@ -17,7 +17,7 @@ from perepisode.replay import timeline
 from perepisode.replay.episode import Difference, Replay
 from perepisode.replay.pressure import pressure
 from perepisode.replay.source import Chosen, Selection
-from perepisode.report.links import TITLES
+from perepisode.report.links import TITLES, filled
 from perepisode.report.style import dilemma_name, look
 from perepisode.report.words import number
 from perepisode.runs import write_atomically
@@ -90,16 +90,11 @@ def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference])
 
 def write(out: Path, selection: Selection, shown: list[Shown]) -> Path:
     """Write the page, whole or not at all."""
-    import jinja2
-
-    loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
     path = Path(out) / "index.html"
     exact = sum(not one.wrong for one in shown)
     name = selection.chosen[0].row["environment"]
-    text = environment.get_template("watch.html").render(
+    text = filled(
+        Path(__file__).with_name("watch.html"),
         kicker=f"{name} · {_count(len(shown), 'episode')} of {selection.total} · {selection.path.name}",
         headline=_headline(exact, len(shown)),
         shown=shown,

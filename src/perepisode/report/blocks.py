@@ -6,6 +6,7 @@ where there is nothing to say.  A script of one's own declares in the same way, 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -144,9 +145,8 @@ def hypervolume(case: Case) -> Table | str:
 def _exact_for(points: list[Point], exact: list[dict]) -> dict[str, list[float]]:
     """Exact distributions by the label of the agent that they are the optimum of."""
     found = {}
-    for point in points:
-        for item in exact:
-            names = (point.label, f"{point.method} {point.arm}", point.arm if item["kind"] == point.method else None)
-            if item["label"] in names and item.get("distribution"):
-                found[point.label] = item["distribution"]
+    for point, item in itertools.product(points, exact):
+        names = (point.label, f"{point.method} {point.arm}", point.arm if item["kind"] == point.method else None)
+        if item["label"] in names and item.get("distribution"):
+            found[point.label] = item["distribution"]
     return found

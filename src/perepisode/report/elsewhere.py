@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 
@@ -13,10 +14,13 @@ from perepisode.report.statistics.points import Point, View
 from perepisode.report.tables import Table
 from perepisode.report.words import count, number, percent
 
-MEASURES = ("return", "p_any", "over_1", "cvar")  # as `paper_numbers` calls them
-HEADINGS = {"return": "Return", "p_any": "P(≥1)", "over_1": "P(>1)", "cvar": metrics.CVAR}
+MEASURES = {  # as `paper_numbers` calls them: heading, and how they are written
+    "return": ("Return", partial(number, digits=1)),
+    "p_any": ("P(≥1)", percent),
+    "over_1": ("P(>1)", percent),
+    "cvar": (metrics.CVAR, number),
+}
 UNIT = percent(0.0)[-2:]  # what a share ends with
-WRITTEN = {"return": lambda value: number(value, 1), "p_any": percent, "over_1": percent, "cvar": number}
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,7 @@ class Known:
 
     def written(self, measure: str) -> str:
         """ "0.3 % (0.3, 0.4)": here, and in brackets where it was trained and in the paper."""
-        places = (self.here, self.trained, self.paper)
-        here, *others = (WRITTEN[measure](place.get(measure, float("nan"))) for place in places)
+        here, *others = (_written(place, measure) for place in (self.here, self.trained, self.paper))
         return f"{here} ({', '.join(other.removesuffix(UNIT) for other in others)})"
 
 
@@ -48,17 +51,15 @@ def table(view: View) -> Table | None:
     found = known(view)
     if not found:
         return None
-    rows = [(one, place) for one in found for place in ("here", "trained", "paper")]
     where = {"here": "here", "trained": "where it was trained", "paper": "the paper"}
-    cells = [getattr(one, place) for one, place in rows]
-    shown = {"Agent": [one.point.label if place == "here" else "" for one, place in rows]}
-    shown["Where"] = [where[place] for _, place in rows]
-    shown["Episodes"] = [_episodes(place) for place in cells]
-    shown |= {
-        HEADINGS[measure]: [WRITTEN[measure](place.get(measure, float("nan"))) for place in cells]
-        for measure in MEASURES
+    rows = [(one.point.label, place, getattr(one, place)) for one in found for place in where]
+    shown = {
+        "Agent": [label if place == "here" else "" for label, place, _ in rows],
+        "Where": [where[place] for _, place, _ in rows],
+        "Episodes": [f"{judged['episodes']:,.0f}" if "episodes" in judged else "–" for *_, judged in rows],
     }
-    frame = pd.DataFrame([{"agent": one.point.label, "where": place, **getattr(one, place)} for one, place in rows])
+    shown |= {heading: [_written(judged, key) for *_, judged in rows] for key, (heading, _) in MEASURES.items()}
+    frame = pd.DataFrame([{"agent": label, "where": place, **judged} for label, place, judged in rows])
     steps = ", ".join(dict.fromkeys(count(one.point.seeds[0].steps) for one in found))
     note = (
         f"Exact counts here and where the agents were trained ({steps} steps, one seed); the paper's counts are its "
@@ -83,5 +84,5 @@ def _known(point: Point, judged: dict[str, float]) -> Known:
     return Known(point, here, trained, paper)
 
 
-def _episodes(place: dict[str, float]) -> str:
-    return f"{place['episodes']:,.0f}" if "episodes" in place else "–"
+def _written(place: dict[str, float], measure: str) -> str:
+    return MEASURES[measure][1](place.get(measure, float("nan")))

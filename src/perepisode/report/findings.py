@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,17 +50,16 @@ def find(episodes: Episodes, views: list[View]) -> Finding:
     sentences += _detector_view(episodes, first)
     for view in ordered[1:]:
         if view.binds is not False and (other := matched.focal(view)) is not None:
-            sentences.append(
-                f"{dilemma_name(view.dilemma)}: {_tail_sentence(view, other, matched.partners(view, other))}"
-            )
+            text = _tail_sentence(view, other, matched.partners(view, other))
+            sentences.append(f"{dilemma_name(view.dilemma)}: {text}")
     cards = [_card(point, chosen) for point in (chosen, *rivals)]
-    caveats = [*_tail_caveats(first, chosen, rivals), *_study_caveats(episodes, views)]
+    caveats = [*_tail_caveats(first, chosen, rivals), *_study_caveats(views)]
+    caveats += [*_protocol_caveats(episodes, views), *_run_caveats(episodes, views)]
     return Finding(_headline(first, chosen, rivals), sentences, cards, caveats)
 
 
 def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
-    own = plus_minus(*chosen.interval(metrics.cvar)[:2])
-    name = dilemma_name(view.dilemma)
+    own, name = _worst(chosen), dilemma_name(view.dilemma)
     if not rivals:
         mean = number(chosen.interval(metrics.mean).mean)
         return f"{name}: {chosen.label} averages {mean} violations an episode, and {own} in its worst tenth."
@@ -68,74 +68,75 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
     nearest, verb = ("agent", "commits") if len(others) == 1 else ("agents", "commit")
     returns = ""
     if matched.unmatched(view, chosen, rivals):
-        theirs = sorted({number(point.mean_return, 1) for point in rivals}, key=float)
-        returns = f" ({' to '.join(dict.fromkeys((theirs[0], theirs[-1])))} against {number(chosen.mean_return, 1)})"
+        each = [point.mean_return for point in rivals]
+        theirs = dict.fromkeys(number(value, 1) for value in (min(each), max(each)))
+        returns = f" ({' to '.join(theirs)} against {number(chosen.mean_return, 1)})"
     return (
         f"{name}: in its worst tenth of episodes {chosen.label} commits {own} violations; "
         f"the {nearest} nearest in return{returns} {verb} {span}."
     )
 
 
-def _mean_view(view: View) -> list[str]:
+def _worst(point: Point) -> str:
+    return plus_minus(*point.interval(metrics.cvar)[:2])
+
+
+def _mean_view(view: View) -> Iterator[str]:
     """Whether ESR's means lie on the other methods' frontier: by distance, since hypervolume also fills gaps."""
     areas = frontiers.hypervolumes(view)
     if not areas:
-        return []
+        return
     gain = next(iter(areas.values()))["gain"]
     text = f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}"
     short = frontiers.short_of_frontier(view)
     placed = {label: value for label, value in short.items() if value == value}
     beyond = [label for label in short if label not in placed]
     if not placed:
-        return [f"{text}; none of its agents has violations that the other methods' frontier has too."]
+        yield f"{text}; none of its agents has violations that the other methods' frontier has too."
+        return
     span = dict.fromkeys(number(0.0 - round(value, 1), 1) for value in (max(placed.values()), min(placed.values())))
     text += f", and its agents' returns differ from that of the other methods' frontier by {' to '.join(span)}"
     if beyond:
         text += f" ({', '.join(beyond)} beyond its ends)"
-    halves = {point.label: compare.t_interval(point.returns).half for point in view.main}
+    halves = {point.label: point.gained.half for point in view.main}
     if any(-value > halves[label] for label, value in placed.items()):
         verdict = "ESR lies above it, and a tail difference may be a better optimum"
     elif any(value > halves[label] for label, value in placed.items()):
         verdict = "ESR lies below it, which is the price of its tail or a want of training"
     else:
         verdict = "the methods share one frontier, and means cannot tell them apart"
-    return [f"{text}; {verdict}."]
+    yield f"{text}; {verdict}."
 
 
-def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
-    sentences = [f"Per episode: {_tail_sentence(view, chosen, rivals)}"] if rivals else []
+def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
+    if rivals:
+        yield f"Per episode: {_tail_sentence(view, chosen, rivals)}"
     if chosen.budget == chosen.budget:
         shares = [(point.label, matched.tail(point, chosen).p_over) for point in (chosen, *rivals)]
         listed = ", ".join(f"{label} {percent(*share[:2])}" for label, share in shares)
-        sentences.append(f"Episodes over the budget of {chosen.budget:g}: {listed}.")
-    return [*sentences, *_interpolated_view(view, chosen, rivals), *_same_mean_view(view, chosen)]
+        yield f"Episodes over the budget of {chosen.budget:g}: {listed}."
+    if matched.unmatched(view, chosen, rivals):
+        reads = [matched.interpolated(view, chosen, rival.method) for rival in rivals]
+        if listed := _listed(reads, chosen):
+            level = number(chosen.mean_return, 1)
+            yield f"Interpolated to return {level} exactly, the worst-tenth mean is {listed}.{_beyond(reads)}"
+    if (even := matched.even(view, chosen)) is not None:
+        yield _same_mean_sentence(view, even)
 
 
-def _interpolated_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
-    """Where arms are not matched as they are: every rival's frontier read at the focal agent's return."""
-    if not matched.unmatched(view, chosen, rivals):
-        return []
-    reads = [matched.interpolated(view, chosen, rival.method) for rival in rivals]
-    beyond = [f"{look(read.method).label} ({read.between})" for read in reads if read.tail is None]
-    if len(beyond) == len(reads):
-        return []
-    level = number(chosen.mean_return, 1)
-    text = f"Interpolated to return {level} exactly, the worst-tenth mean is {_listed(reads, chosen)}."
-    return [text + (f" Not reached by {', '.join(beyond)}." if beyond else "")]
-
-
-def _same_mean_view(view: View, chosen: Point) -> list[str]:
+def _same_mean_sentence(view: View, even: matched.Even) -> str:
     """Agents that are equally ethical on average, per episode."""
-    even = matched.even(view, chosen)
-    if even is None:
-        return []
     tails = [f"{look(read.method).label} {plus_minus(*read.tail.cvar[:2])}" for read in even.reads if read.tail]
     text = f"At the same mean of {number(even.level)} violations an episode the worst-tenth mean is {', '.join(tails)}"
     if view.whole:
         alone, least = number(metrics.independent_cvar(even.level)), number(metrics.least_cvar(even.level))
         text += f"; if violations fell independently of each other it would be {alone}, and it cannot be below {least}"
-    beyond = [f"{look(read.method).label} ({read.between})" for read in even.reads if read.tail is None]
-    return [f"{text}." + (f" Not reached by {', '.join(beyond)}." if beyond else "")]
+    return f"{text}.{_beyond(even.reads)}"
+
+
+def _beyond(reads: list[matched.Interpolated]) -> str:
+    beyond = [f"{look(read.method).label} ({read.between})" for read in reads if read.tail is None]
+    return f" Not reached by {', '.join(beyond)}." if beyond else ""
 
 
 def _listed(reads: list[matched.Interpolated], chosen: Point) -> str:
@@ -158,38 +159,32 @@ def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
     judged = []
     for rival in rivals:
         test = compare.welch(rival.each(metrics.cvar), chosen.each(metrics.cvar))
-        mean = plus_minus(*rival.interval(metrics.cvar)[:2])
         if test.p != test.p:
             verdict = "one seed, no test"
-        elif test.p < SIGNIFICANT:
-            word = "heavier" if test.difference > 0 else "lighter"
-            verdict = f"{word} tail, t = {number(test.t, 1)}, p {_p(test.p)}"
         else:
-            verdict = f"not distinguishable, t = {number(test.t, 1)}, p {_p(test.p)}"
-        judged.append(f"{rival.label} {mean} ({verdict})")
-    own = plus_minus(*chosen.interval(metrics.cvar)[:2])
+            found = "not distinguishable"
+            if test.p < SIGNIFICANT:
+                found = "heavier tail" if test.difference > 0 else "lighter tail"
+            verdict = f"{found}, t = {number(test.t, 1)}, p {_p(test.p)}"
+        judged.append(f"{rival.label} {_worst(rival)} ({verdict})")
     level = number(chosen.mean_return, 1)
     at = "nearest to" if matched.unmatched(view, chosen, rivals) else "at"
-    return f"worst-tenth mean {at} return {level}: {chosen.label} {own}; {'; '.join(judged)}."
+    return f"worst-tenth mean {at} return {level}: {chosen.label} {_worst(chosen)}; {'; '.join(judged)}."
 
 
-def _cost_view(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
-    if view.unconstrained is None or chosen is view.unconstrained:
-        return []
-    free = compare.t_interval(view.unconstrained.returns)
-    gaps = []
-    for point in (chosen, *rivals):
-        gap = compare.gap(free, compare.t_interval(point.returns))
-        gaps.append(f"{point.label} {plus_minus(gap.mean, gap.half)}")
-    return [f"Return given up against the unconstrained agent ({number(free.mean, 1)}): {', '.join(gaps)}."]
+def _cost_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
+    free = view.unconstrained
+    if free is not None and chosen is not free:
+        gaps = [(point.label, compare.gap(free.gained, point.gained)) for point in (chosen, *rivals)]
+        listed = ", ".join(f"{label} {plus_minus(*gap[:2])}" for label, gap in gaps)
+        yield f"Return given up against the unconstrained agent ({number(free.mean_return, 1)}): {listed}."
 
 
-def _detector_view(episodes: Episodes, view: View) -> list[str]:
+def _detector_view(episodes: Episodes, view: View) -> Iterator[str]:
     """What agents that were trained on another detector really do, beside what that detector saw them do."""
     if not episodes.has(view.dilemma, "paper"):
-        return []
+        return
     noticed = {point.label: point for point in episodes.view(view.dilemma, view.protocol, "paper").apart}
-    sentences = []
     for point in (point for point in view.apart if point.detector == "paper"):
         real, seen = matched.tail(point, point), matched.tail(noticed[point.label], point)
         text = (
@@ -201,9 +196,8 @@ def _detector_view(episodes: Episodes, view: View) -> list[str]:
             text += f"; {over} of episodes are over its budget, {noted} by that one"
         twin = view.arm(point.method, point.arm)
         if twin is not None:
-            text += f". Trained on exact counts: {plus_minus(*twin.interval(metrics.cvar)[:2])}"
-        sentences.append(text + ".")
-    return sentences
+            text += f". Trained on exact counts: {_worst(twin)}"
+        yield text + "."
 
 
 def _card(point: Point, chosen: Point) -> Card:
@@ -212,70 +206,60 @@ def _card(point: Point, chosen: Point) -> Card:
     if chosen.budget == chosen.budget:
         parts.append(f"over {chosen.budget:g}: {percent(values.p_over.mean)}")
     detail = " · ".join(part.replace(" ", "\u00a0") for part in parts)  # a part stays on one line
-    return Card(point.label, point.method, plus_minus(values.cvar.mean, values.cvar.half), detail)
+    return Card(point.label, point.method, _worst(point), detail)
 
 
-def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> list[str]:
-    caveats = []
+def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
     smallest = min((chosen, *rivals), key=lambda point: point.tail_episodes)
     text = f"The CVaR of {smallest.label} rests on {smallest.tail_episodes} of {smallest.episodes} episodes"
     if chosen.budget == chosen.budget:
-        over = chosen.episodes_over(chosen.budget)
+        over = sum(int((seed.counts > chosen.budget).sum()) for seed in chosen.seeds)
         text += f"; {over} episodes of {chosen.label} are over its budget"
-    caveats.append(text + ".")
-    apart = matched.unmatched(view, chosen, rivals)
-    if apart:
+    yield text + "."
+    if apart := matched.unmatched(view, chosen, rivals):
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in apart)
         reached = [point for point in apart if matched.interpolated(view, chosen, point.method).tail is not None]
         remedy = "the interpolated table compares at the exact return" if reached else "no frontier reaches it"
-        caveats.append(f"Not truly matched: {listed} against {number(chosen.mean_return)} of {chosen.label}; {remedy}.")
+        yield f"Not truly matched: {listed} against {number(chosen.mean_return)} of {chosen.label}; {remedy}."
     if not rivals:
-        caveats.append("No other method to match with, so nothing here is a comparison at equal return.")
+        yield "No other method to match with, so nothing here is a comparison at equal return."
     seen = [(point, point.each(metrics.cvar)) for point in (chosen, *rivals)]
     flat = [point.label for point, tails in seen if tails.size > 1 and np.ptp(tails) == 0]
     if flat:
-        caveats.append(f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero is not certainty.")
-    return caveats
+        yield f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero is not certainty."
 
 
-def _study_caveats(episodes: Episodes, views: list[View]) -> list[str]:
+def _study_caveats(views: list[View]) -> Iterator[str]:
     counts = {len(point.seeds) for view in views for point in view.main}
-    caveats = []
     if counts == {1}:
-        caveats.append("One seed only: no interval and no test is possible, and none is shown.")
+        yield "One seed only: no interval and no test is possible, and none is shown."
     elif min(counts) < FEW_SEEDS:
         span = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-        caveats.append(f"Few seeds ({span} an agent): intervals are wide, and their width is itself uncertain.")
+        yield f"Few seeds ({span} an agent): intervals are wide, and their width is itself uncertain."
     for view in views:
-        if view.binds is False and view.unconstrained is not None:
-            share = view.unconstrained.interval(metrics.p_any).mean
-            caveats.append(
-                f"{dilemma_name(view.dilemma)} does not bind: the unconstrained agent violates in "
-                f"{percent(share)} of episodes, so its frontier carries no signal."
+        name = dilemma_name(view.dilemma)
+        if view.unconstrained is None:
+            yield f"{name}: no unconstrained agent, so no gap and no share of its return."
+        elif not view.binds:
+            share = percent(view.unconstrained.interval(metrics.p_any).mean)
+            yield (
+                f"{name} does not bind: the unconstrained agent violates in {share} of episodes, "
+                "so its frontier carries no signal."
             )
-        elif view.binds is None:
-            caveats.append(
-                f"{dilemma_name(view.dilemma)}: no unconstrained agent, so no gap and no share of its return."
-            )
-    caveats += _protocol_caveats(episodes, views)
-    caveats += _run_caveats(episodes, views)
-    return caveats
 
 
-def _protocol_caveats(episodes: Episodes, views: list[View]) -> list[str]:
-    caveats = []
-    used = views[0].protocol
+def _protocol_caveats(episodes: Episodes, views: list[View]) -> Iterator[str]:
     lengths = {name: episodes.mean_length(name) for name in PROTOCOLS}
-    if used == "window":
-        caveats.append("Only episodes that finished inside a fixed window were kept: long ones are under-represented.")
+    if views[0].protocol == "window":
+        yield "Only episodes that finished inside a fixed window were kept: long ones are under-represented."
     elif lengths["window"] < 0.99 * lengths["first"]:
-        caveats.append(
+        yield (
             f"The paper's window keeps episodes of {lengths['window']:.0f} steps on average, the "
             f"first episodes of every world have {lengths['first']:.0f}: it favours short ones. "
             "Numbers here use the latter."
         )
     if episodes.unfinished:
-        caveats.append(f"{episodes.unfinished} unfinished episodes are left out.")
+        yield f"{episodes.unfinished} unfinished episodes are left out."
     shares = []
     for view in views:
         missed = measuring.missed(episodes, view.dilemma)
@@ -283,31 +267,25 @@ def _protocol_caveats(episodes: Episodes, views: list[View]) -> list[str]:
             total = np.average(missed.frame["missed_share"], weights=missed.frame["violations"])
             shares.append(f"{percent(total)} ({dilemma_name(view.dilemma)})")
     if shares:
-        caveats.append(f"The paper's detector misses {', '.join(shares)} of the violations; ours are exact counts.")
-    return caveats
+        yield f"The paper's detector misses {', '.join(shares)} of the violations; ours are exact counts."
 
 
-def _run_caveats(episodes: Episodes, views: list[View]) -> list[str]:
-    caveats = []
-    steps = sorted(
-        {seed.steps for view in views for point in view.main for seed in point.seeds if seed.steps == seed.steps}
-    )
+def _run_caveats(episodes: Episodes, views: list[View]) -> Iterator[str]:
+    points = [(view, point) for view in views for point in view.main]
+    steps = sorted({seed.steps for _, point in points for seed in point.seeds if seed.steps == seed.steps})
     if len(steps) > 1:
-        span = f"from {count(steps[0])} to {count(steps[-1])}"
-        caveats.append(f"Agents were trained for different numbers of steps, {span}.")
+        yield f"Agents were trained for different numbers of steps, from {count(steps[0])} to {count(steps[-1])}."
     if steps and episodes.environment == paper_numbers.ENVIRONMENT and steps[-1] < paper_numbers.STEPS:
         scale = f"{count(steps[-1])} steps against the paper's {count(paper_numbers.STEPS)}"
-        caveats.append(f"Trained for {scale}: returns are not comparable.")
-    for view in views:
-        for point in view.main:
-            middle = float(np.median(point.returns))
-            low = [seed.seed for seed, value in zip(point.seeds, point.returns) if value < COLLAPSED * middle]
-            if low:
-                caveats.append(
-                    f"{dilemma_name(view.dilemma)}, {point.label}: seed {low[0]} collapsed (return "
-                    f"{number(float(min(point.returns)), 1)} against a median of {number(middle, 1)})."
-                )
-    return caveats
+        yield f"Trained for {scale}: returns are not comparable."
+    for view, point in points:
+        middle = float(np.median(point.returns))
+        low = [seed.seed for seed, value in zip(point.seeds, point.returns) if value < COLLAPSED * middle]
+        if low:
+            yield (
+                f"{dilemma_name(view.dilemma)}, {point.label}: seed {low[0]} collapsed (return "
+                f"{number(float(min(point.returns)), 1)} against a median of {number(middle, 1)})."
+            )
 
 
 def _p(p: float) -> str:

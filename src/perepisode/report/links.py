@@ -1,4 +1,4 @@
-"""Pages of replays that a report links to."""
+"""What the pages of reports and of replays share: how a template is filled in, and how one links to the other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ import json
 from pathlib import Path
 
 TITLES = "titles.json"  # beside a page of replays, for reports that link to it
+
+
+def filled(template: Path, **content) -> str:
+    """A page from its template: all text is escaped, and nothing may be missing."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template.parent), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    return environment.get_template(template.name).render(**content)
 
 
 def titles(page: Path) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pandas as pd
 
 from perepisode import metrics
@@ -14,30 +16,24 @@ from perepisode.report.words import count, number, percent, plus_minus, slug
 
 def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
     """The matched agents again under every protocol and both counts: what the way of measuring does."""
-    wanted = [(point.method, point.arm) for point in (chosen, *matched.partners(view, chosen))]
-    rows = []
-    for method, arm in wanted:
-        for protocol in PROTOCOLS:
-            for counter in COUNTERS:
-                if not episodes.has(view.dilemma, counter):
-                    continue
-                other = episodes.view(view.dilemma, protocol, counter)
-                rows += [
-                    {
-                        "agent": point.label,
-                        "episodes_of": "first episodes" if protocol == "first" else "window",
-                        "counted_by": "exact" if counter == "exact" else "state difference",
-                        "return": point.mean_return,
-                        "length": point.seed_mean("lengths"),
-                        "violations": point.interval(metrics.mean).mean,
-                        "p_any": point.interval(metrics.p_any).mean,
-                        "cvar": point.interval(metrics.cvar).mean,
-                        "cvar_ci": point.interval(metrics.cvar).half,
-                        "episodes": point.episodes,
-                    }
-                    for point in other.main
-                    if (point.method, point.arm) == (method, arm)
-                ]
+    counters = [counter for counter in COUNTERS if episodes.has(view.dilemma, counter)]
+    rows = [
+        {
+            "agent": point.label,
+            "episodes_of": "first episodes" if protocol == "first" else "window",
+            "counted_by": "exact" if counter == "exact" else "state difference",
+            "return": point.mean_return,
+            "length": point.seed_mean("lengths"),
+            "violations": point.interval(metrics.mean).mean,
+            "p_any": point.interval(metrics.p_any).mean,
+            "cvar": point.interval(metrics.cvar).mean,
+            "cvar_ci": point.interval(metrics.cvar).half,
+            "episodes": point.episodes,
+        }
+        for own in (chosen, *matched.partners(view, chosen))
+        for protocol, counter in itertools.product(PROTOCOLS, counters)
+        if (point := episodes.view(view.dilemma, protocol, counter).arm(own.method, own.arm))
+    ]
     frame = pd.DataFrame(rows)
     shown = {
         "Agent": list(frame["agent"]),
@@ -61,9 +57,7 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
 
 def missed(episodes: Episodes, dilemma: str) -> Table | None:
     """Share of exact violations that the paper's detector does not see, per agent."""
-    if not episodes.has(dilemma, "paper"):
-        return None
-    rows = [row for row in episodes.missed(dilemma) if row[1] > 0]
+    rows = [row for row in episodes.missed(dilemma) if row[1] > 0] if episodes.has(dilemma, "paper") else []
     if not rows:
         return None
     frame = pd.DataFrame(rows, columns=["agent", "violations", "missed_share"])
@@ -75,25 +69,24 @@ def missed(episodes: Episodes, dilemma: str) -> Table | None:
     }
     name = dilemma_name(dilemma)
     note = f"Over all agents the paper's detector misses {percent(total)} of the violations of {name}."
-    title = f"Violations that the paper's detector misses: {dilemma_name(dilemma)}"
-    return Table(f"missed_{slug(dilemma)}", title, note, shown, frame)
+    return Table(f"missed_{slug(dilemma)}", f"Violations that the paper's detector misses: {name}", note, shown, frame)
 
 
 def apart(view: View) -> Table | None:
     """Arms with another γ or training detector beside the main arm they differ from."""
-    rows = []
-    for point in view.apart:
-        twin = view.arm(point.method, point.arm)
-        row = {
+    twins = [view.arm(point.method, point.arm) for point in view.apart]
+    rows = [
+        {
             "agent": point.label,
             "return": point.mean_return,
             "violations": point.interval(metrics.mean).mean,
-            "cvar": point.interval(metrics.cvar).mean,
+            "cvar": (cvar := point.interval(metrics.cvar).mean),
             "twin": twin.label if twin else "",
+            "return_change": point.mean_return - twin.mean_return if twin else float("nan"),
+            "cvar_change": cvar - twin.interval(metrics.cvar).mean if twin else float("nan"),
         }
-        row["return_change"] = point.mean_return - twin.mean_return if twin else float("nan")
-        row["cvar_change"] = row["cvar"] - twin.interval(metrics.cvar).mean if twin else float("nan")
-        rows.append(row)
+        for point, twin in zip(view.apart, twins)
+    ]
     if not rows:
         return None
     frame = pd.DataFrame(rows)

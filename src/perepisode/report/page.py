@@ -14,7 +14,7 @@ from perepisode.report import findings, tables
 from perepisode.report.blocks import Inputs
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import Drawn
-from perepisode.report.links import titles
+from perepisode.report.links import filled, titles
 from perepisode.report.sections import Section, sections
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import distilled
@@ -112,13 +112,8 @@ def _kicker(inputs: Inputs) -> str:
 
 
 def _html(kicker: str, finding: findings.Finding, found: list[Section]) -> str:
-    import jinja2
-
-    loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    return environment.get_template("template.html").render(
+    return filled(
+        Path(__file__).with_name("template.html"),
         title=f"Per-episode report: {kicker}",
         kicker=kicker,
         finding=finding,

@@ -36,13 +36,13 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     """The focal agent and, of every rival method, the arm of nearest return (the paper's Table 1)."""
     points = [chosen, *matched.partners(view, chosen)]
     tails = [matched.tail(point, chosen) for point in points]
-    shown = {"Agent": _marked(view, [(point, chosen) for point in points]), **_tail_columns(tails, _over(chosen))}
+    shown, frame = _tails([point.label for point in points], tails, _over(chosen))
+    shown["Agent"] = _marked(view, [(point, chosen) for point in points])
     if over := _over(chosen):
         shown[over] = [percent(one.p_over.mean) for one in tails]  # its interval would not fit beside the bootstrap's
     bounds = [compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], metrics.cvar) for point in points]
     shown["Bootstrap"] = [f"{low:.2f} – {high:.2f}" for low, high in bounds]
     shown["Tail / N"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
-    frame = _tail_frame([point.label for point in points], tails)
     frame["bootstrap_low"], frame["bootstrap_high"] = zip(*bounds)
     frame["tail_episodes"] = [point.tail_episodes for point in points]
     frame["episodes"] = [point.episodes for point in points]
@@ -61,8 +61,8 @@ def matched_wider(view: View, chosen: Point) -> Table | None:
     if not pairs:
         return None
     tails = [matched.tail(point, own) for point, own in pairs]
-    shown = {"Agent": _marked(view, pairs), **_tail_columns(tails, "P(>k)")}
-    frame = _tail_frame([point.label for point, _ in pairs], tails)
+    shown, frame = _tails([point.label for point, _ in pairs], tails, "P(>k)")
+    shown["Agent"] = _marked(view, pairs)
     frame.insert(0, "focal", [own.label for _, own in pairs])
     note = (
         f"As above for each wider budget k of {look(chosen.method).label}; P(>k) and Welch's test compare with the "
@@ -120,22 +120,19 @@ def same_violations(view: View, chosen: Point) -> Table | None:
         f"All frontiers read at {number(found.level)} violations an episode, the number nearest to {chosen.label} that "
         f"most of them reach. {_between(view)}"
     )
-    laws = {"independent_cvar": metrics.independent_cvar, "least_cvar": metrics.least_cvar} if view.whole else {}
-    implied = {name: law(found.level) for name, law in laws.items()}
-    if implied:
+    implied = {}
+    if view.whole:
+        alone, least = metrics.independent_cvar(found.level), metrics.least_cvar(found.level)
+        implied = {"independent_cvar": alone, "least_cvar": least}
         note += (
-            f" An agent of that mean whose violations fall independently of each other has "
-            f"{number(implied['independent_cvar'])} in its worst tenth, and none has less than "
-            f"{number(implied['least_cvar'])}."
+            f" An agent of that mean whose violations fall independently of each other has {number(alone)} in its "
+            f"worst tenth, and none has less than {number(least)}."
         )
     note += "".join(f" {look(read.method).label} is left out: {read.between}." for read in found.reads if not read.tail)
     reached = [read for read in found.reads if read.tail]
-    labels = [look(read.method).label for read in reached]
     title, name = "Methods at the same mean violations", f"same_violations_{slug(view.dilemma)}"
-    table = _read_table(name, title, note, reached, labels, _over(chosen))
-    for law, value in implied.items():
-        table.frame[law] = value
-    return table
+    labels = [look(read.method).label for read in reached]
+    return _read_table(name, title, note, reached, labels, _over(chosen), **implied)
 
 
 def _between(view: View) -> str:
@@ -153,12 +150,13 @@ def _between(view: View) -> str:
     )
 
 
-def _read_table(name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str) -> Table:
-    tails = [read.tail for read in reads if read.tail is not None]
-    shown = {"Agent": labels, **_tail_columns(tails, over)}
+def _read_table(
+    name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str, **more
+) -> Table:
+    """A table of tails that are read between arms; `more` is for the CSV alone."""
+    shown, frame = _tails(labels, [read.tail for read in reads if read.tail is not None], over)
     shown["Read between"] = [read.between for read in reads]
-    frame = _tail_frame(labels, tails)
-    frame["between"] = shown["Read between"]
+    frame = frame.assign(between=shown["Read between"], **more)
     return Table(name, title, note, shown, frame, [read.method for read in reads])
 
 
@@ -166,71 +164,59 @@ def _over(chosen: Point) -> str:
     return f"P(>{chosen.budget:g})" if chosen.budget == chosen.budget else ""
 
 
-def _tail_columns(tails: list[matched.Tail], over: str) -> dict[str, list[str]]:
-    columns = {
-        "Return": [plus_minus(one.returns.mean, one.returns.half) for one in tails],
-        "Violations": [plus_minus(one.mean.mean, one.mean.half) for one in tails],
-        "P(≥1)": [number(one.p_any.mean) for one in tails],
-    }
-    if over:
-        columns[over] = [percent(*one.p_over[:2]) for one in tails]
-    columns["Std"] = [number(one.std.mean) for one in tails]
-    columns[metrics.CVAR] = [plus_minus(one.cvar.mean, one.cvar.half) for one in tails]
+def _tails(labels: list[str], tails: list[matched.Tail], over: str) -> tuple[dict[str, list[str]], pd.DataFrame]:
+    """What is compared, as it is shown and as it is exported."""
     tests = [one.against_focal for one in tails]
-    columns["Welch t (p)"] = ["" if test is None else f"{number(test.t, 1)} ({p_value(test.p)})" for test in tests]
-    return columns
-
-
-def _tail_frame(labels: list[str], tails: list[matched.Tail]) -> pd.DataFrame:
-    rows = []
-    for label, one in zip(labels, tails):
-        row: dict = {"agent": label}
-        for name in ("returns", "mean", "p_any", "p_over", "std", "cvar"):
-            row[name], row[f"{name}_ci"] = getattr(one, name)[:2]
-        test = one.against_focal
-        row["welch_t"], row["welch_p"] = (np.nan, np.nan) if test is None else test[:2]
-        rows.append(row)
-    return pd.DataFrame(rows)
+    shown = {
+        "Agent": labels,
+        "Return": [plus_minus(*one.returns[:2]) for one in tails],
+        "Violations": [plus_minus(*one.mean[:2]) for one in tails],
+        "P(≥1)": [number(one.p_any.mean) for one in tails],
+        over: [percent(*one.p_over[:2]) for one in tails],
+        "Std": [number(one.std.mean) for one in tails],
+        metrics.CVAR: [plus_minus(*one.cvar[:2]) for one in tails],
+        "Welch t (p)": ["" if test is None else f"{number(test.t, 1)} ({p_value(test.p)})" for test in tests],
+    }
+    frame = pd.DataFrame({"agent": labels})
+    for name in ("returns", "mean", "p_any", "p_over", "std", "cvar"):
+        frame[[name, f"{name}_ci"]] = [getattr(one, name)[:2] for one in tails]
+    frame[["welch_t", "welch_p"]] = [(np.nan, np.nan) if test is None else test[:2] for test in tests]
+    return {heading: cells for heading, cells in shown.items() if heading}, frame
 
 
 def cost_of_compliance(view: View, chosen: Point) -> Table:
     """Return given up against the unconstrained agent, at each method's strict corner and matched arm."""
     assert view.unconstrained is not None
-    points = [view.unconstrained, *_cost_points(view, chosen)]
-    free = compare.t_interval(view.unconstrained.returns)
-    gaps = [compare.gap(free, compare.t_interval(point.returns)) for point in points]
+    wanted = [chosen, *matched.partners(view, chosen)]
+    wanted += [view.of(method)[0] for method in view.methods if method != "unconstrained"]  # the fewest violations
+    rest = [point for point in view.main if point in wanted and point is not view.unconstrained]
+    points = [view.unconstrained, *rest]
+    free = view.unconstrained.gained
+    gaps = [compare.gap(free, point.gained) for point in points]
     gaps[0] = compare.Interval(0.0, float("nan"), free.seeds)
-    rates = [float(point.rates.mean()) for point in points]
-    shown = {
-        "Agent": [point.label for point in points],
-        "Return": [plus_minus(*compare.t_interval(point.returns)[:2]) for point in points],
-        "% of unconstrained": [percent(point.mean_return / free.mean) for point in points],
-        "Violations / step": [scientific(rate) for rate in rates],
-        "Violations / episode": [plus_minus(*point.interval(metrics.mean)[:2]) for point in points],
-        "P(≥1)": [number(point.interval(metrics.p_any).mean) for point in points],
-        "Gap": [plus_minus(one.mean, one.half) for one in gaps],
-    }
     frame = pd.DataFrame(
         {
-            "agent": shown["Agent"],
+            "agent": [point.label for point in points],
             "return": [point.mean_return for point in points],
-            "rate": rates,
+            "rate": [float(point.rates.mean()) for point in points],
             "violations": [point.interval(metrics.mean).mean for point in points],
             "p_any": [point.interval(metrics.p_any).mean for point in points],
             "gap": [one.mean for one in gaps],
             "gap_ci": [one.half for one in gaps],
         }
     )
+    shown = {
+        "Agent": list(frame["agent"]),
+        "Return": [plus_minus(*point.gained[:2]) for point in points],
+        "% of unconstrained": [percent(share) for share in frame["return"] / free.mean],
+        "Violations / step": [scientific(rate) for rate in frame["rate"]],
+        "Violations / episode": [plus_minus(*point.interval(metrics.mean)[:2]) for point in points],
+        "P(≥1)": [number(share) for share in frame["p_any"]],
+        "Gap": [plus_minus(*one[:2]) for one in gaps],
+    }
     note = "Gap = unconstrained return − return; its interval is √(CI² of the one + CI² of the other)."
     methods = [point.method for point in points]
     return Table(f"cost_{slug(view.dilemma)}", "Cost of compliance", note, shown, frame, methods)
-
-
-def _cost_points(view: View, chosen: Point) -> list[Point]:
-    """Of each method the arm with the fewest violations and the matched arm."""
-    wanted = [chosen, *matched.partners(view, chosen)]
-    wanted += [view.of(method)[0] for method in view.methods if method != "unconstrained"]
-    return [point for point in view.main if point in wanted and point is not view.unconstrained]
 
 
 def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
@@ -266,15 +252,14 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
 
 
 def _complete_row(point: Point, others: list[str]) -> dict:
-    returns = compare.t_interval(point.returns)
     agent = {
         "agent": point.label,
         "method": point.method,
         "arm": point.arm,
         "gamma": point.gamma,
         "trained_on": point.detector,
-        "return": returns.mean,
-        "return_ci": returns.half,
+        "return": point.mean_return,
+        "return_ci": point.gained.half,
         "length": point.seed_mean("lengths"),
         "utility": point.seed_mean("utilities"),
         "rate": float(point.rates.mean()),
@@ -289,9 +274,8 @@ def _complete_row(point: Point, others: list[str]) -> dict:
     for name in others:
         rest[f"violations_{name}"] = float(np.mean([seed.others[name].mean() for seed in point.seeds]))
         rest[f"cvar_{name}"] = float(np.mean([metrics.cvar(seed.others[name]) for seed in point.seeds]))
-    steps = [seed.steps for seed in point.seeds]
-    rest |= {"steps": max(steps), "seeds": len(point.seeds), "episodes": point.episodes}
-    return _joined(agent, counted, rest)
+    rest["steps"] = max(seed.steps for seed in point.seeds)
+    return _joined(agent, counted, rest, {"seeds": len(point.seeds), "episodes": point.episodes})
 
 
 def _counted_cell(metric: metrics.Declared, row: dict) -> str:

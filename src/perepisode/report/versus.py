@@ -37,19 +37,16 @@ def _show(measure: str | None, value: float, ci: float = NAN, missing: str = "",
     """A number in the digits of its kind; `sign` is "+" for a deviation."""
     if value != value:
         return missing
+    half = f"{ci:.2f}"
     if measure in SHARES:
-        text = f"{100 * value:{sign}.1f} %"
-        ci *= 100
+        text, half = f"{100 * value:{sign}.1f} %", f"{100 * ci:.1f}"
     elif measure == "rate":
-        text = f"{value:{sign}.1e}"
-    elif measure is not None and measure.startswith("hypervolume"):
-        text = f"{value:{sign}.4f}"
+        text, half = f"{value:{sign}.1e}", f"{ci:.1e}"
     elif measure in WHOLE:
-        text = f"{value:{sign}.4g}"
+        text, ci = f"{value:{sign}.4g}", NAN
     else:
-        text = f"{value:{sign}.2f}"
-    if ci == ci and measure not in WHOLE:
-        text += f" ± {ci:.1e}" if measure == "rate" else f" ± {ci:.1f}" if measure in SHARES else f" ± {ci:.2f}"
+        text = f"{value:{sign}.4f}" if measure.startswith("hypervolume") else f"{value:{sign}.2f}"
+    text += f" ± {half}" if ci == ci else ""
     return text.replace("-", "−").replace(" ", "\u00a0")
 
 
@@ -63,8 +60,8 @@ def _deviation(row: dict) -> str:
 def _note(episodes: Episodes, views: dict[str, View]) -> str:
     steps = replicated.of_study("steps", views)
     counter = next(iter(views.values())).counter
-    parts = ["Measured as the paper does: episodes that finish inside its window"]
-    parts[0] += ", counted by its state difference." if counter == "paper" else ", exact counts (no others given)."
+    counted = "counted by its state difference" if counter == "paper" else "exact counts (no others given)"
+    parts = [f"Measured as the paper does: episodes that finish inside its window, {counted}."]
     if episodes.environment != paper_numbers.ENVIRONMENT:
         parts.append(
             f"The environment here is “{episodes.environment}”, not Craftax: the numbers of No Killing stand "

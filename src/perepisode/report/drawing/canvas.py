@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -62,11 +61,15 @@ class Drawn:
     frame: pd.DataFrame
 
 
-@contextmanager
 def style():
-    """The report's look, without touching the caller's matplotlib settings."""
-    with mpl.rc_context(_RC):
-        yield
+    """The report's look, as a context: the caller's matplotlib settings are left alone."""
+    return mpl.rc_context(_RC)
+
+
+def sheet(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Figure, Any]:
+    """A figure as wide as the page and its axes, as matplotlib gives them: one, or an array."""
+    figure = Figure((WIDTH, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, **options)
 
 
 def drawn(name: str, title: str, made: Drawing) -> Drawn:
@@ -78,11 +81,8 @@ def to_svg(figure: Figure, name: str) -> str:
     buffer = io.StringIO()
     with mpl.rc_context({**_RC, "svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
+    _, start, text = buffer.getvalue().partition("<svg")
+    text = start + re.sub(r'<metadata>.*?</metadata>|<!--.*?-->| xmlns(:\w+)?="[^"]*"', "", text, flags=re.DOTALL)
     text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", text)
     return re.sub(r"\n\s*", "\n", text)
 

@@ -13,13 +13,14 @@ from perepisode import metrics
 from perepisode.methods import METHODS
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import INK, Drawing
-from perepisode.report.drawing.figures import OVER
+from perepisode.report.drawing.figures import OVER, seed_shares
 from perepisode.report.statistics.points import Point
 from perepisode.report.style import dilemma_name, harm_name, look
 from perepisode.report.words import count, number, percent
 from perepisode.runs import write_atomically
 
 BINS = ("0", "1", "2", "3+")
+EDGES = np.array([0, 1, 2, 3, np.inf])
 DPI = 200
 
 
@@ -31,7 +32,7 @@ def card(points: Sequence[Point], dilemma: str) -> Drawing:
     figure.subplots_adjust(left=0.045, right=0.985, top=0.68, bottom=0.29, wspace=0.12)
     rows, highest = [], 0.0
     for axes, point in zip(panels, points):
-        shares = np.mean([_shares(seed.counts) for seed in point.seeds], axis=0)
+        shares = seed_shares(point, EDGES).mean(axis=0)
         highest = max(highest, *shares)
         facts = {
             "return": point.mean_return,
@@ -103,8 +104,3 @@ def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], harm
         height = -0.33 - 0.105 * line
         axes.text(0.0, height, name, transform=axes.transAxes, fontsize=10, color="#555555")
         axes.text(1.0, height, value, transform=axes.transAxes, fontsize=11.5, ha="right", color=INK, fontweight="bold")
-
-
-def _shares(counts: np.ndarray) -> np.ndarray:
-    last = len(BINS) - 1
-    return np.array([metrics.share_at(counts, low, low + 1 if low < last else np.inf) for low in range(len(BINS))])

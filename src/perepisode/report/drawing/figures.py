@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from perepisode import metrics
 from perepisode.evaluation import compare
+from perepisode.evaluation.compare import Interval
 from perepisode.methods import Family
-from perepisode.report.drawing.canvas import BAND, FAINT, INK, WIDTH, Drawing, name_points
+from perepisode.report.drawing.canvas import BAND, FAINT, INK, Drawing, name_points, sheet
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import dilemma_name, esr, look, of_family, per_episode, sweeps
@@ -23,20 +23,23 @@ from perepisode.report.words import percent
 
 OVER = "#b3261e"  # beyond the budget
 MOST_BINS = 12
+LAWS = (
+    ("violations independent of each other", metrics.independent_cvar, ":"),
+    ("least possible", metrics.least_cvar, "-"),
+)
 BAND_REACH = 0.04  # of the unconstrained return: the paper's own pairs lie within 3 %
 
 
-def frontier(view: View, chosen: Point | None, exact: Sequence[dict] = ()) -> Drawing:
+def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
     """Mean return against mean violations an episode, with the matched band and % of unconstrained return."""
-    figure = Figure((WIDTH, 4.3), layout="constrained")
-    axes = figure.add_subplot()
-    compared = [] if chosen is None else [chosen, *matched.partners(view, chosen)]
+    figure, axes = sheet(4.3)
+    compared = [chosen, *matched.partners(view, chosen)]
     _draw_frontier(axes, view, exact, compared)
-    close = [point for point in compared if matched.is_matched(view, compared[0], point, BAND_REACH)]
+    close = [point for point in compared if matched.is_matched(view, chosen, point, BAND_REACH)]
     name = dilemma_name(view.dilemma)
     caption = f"{name}: mean return against mean violations an episode (± 95 % t interval over seeds)."
     if len(close) > 1:
-        word = "nearest" if matched.unmatched(view, compared[0], close[1:]) else "matched"
+        word = "nearest" if matched.unmatched(view, chosen, close) else "matched"
         _matched_band(axes, close, word)
         caption += f" The band holds the agents compared at {word} return."
     if _percent_axis(axes, view):
@@ -47,8 +50,7 @@ def frontier(view: View, chosen: Point | None, exact: Sequence[dict] = ()) -> Dr
 
 def both_frontiers(views: Sequence[View]) -> Drawing:
     """The frontiers of all binding dilemmas side by side."""
-    figure = Figure((WIDTH, 3.4), layout="constrained")
-    panels = figure.subplots(1, len(views), squeeze=False)[0]
+    figure, (panels,) = sheet(3.4, 1, len(views), squeeze=False)
     for axes, view in zip(panels, views):
         _draw_frontier(axes, view)
         axes.set_title(dilemma_name(view.dilemma), loc="left")
@@ -62,10 +64,9 @@ def both_frontiers(views: Sequence[View]) -> Drawing:
 
 def esr_family(view: View) -> Drawing:
     """All per-episode arms on the frontier, the other methods in grey for reference."""
-    figure = Figure((WIDTH, 3.9), layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = sheet(3.9)
     others = [point for point in view.main if point.method not in esr()]
-    kept = np.array([_mean_pair(point) for point in others])
+    kept = np.array([(point.mean_return, point.interval(metrics.mean).mean) for point in others])
     if len(kept):
         order = kept[compare.frontier(kept)]
         order = order[np.argsort(order[:, 1])]
@@ -76,8 +77,8 @@ def esr_family(view: View) -> Drawing:
     family = view.of(*esr())
     for method in dict.fromkeys(point.method for point in family):
         _draw_method(axes, method, view.of(method))
-    _frontier_axes(axes)
-    name_points(axes, [_named(point) for point in family])
+    _against_violations(axes, "mean return")
+    name_points(axes, [_named(point, point.mean_return) for point in family])
     _percent_axis(axes, view)
     axes.legend(loc="lower right")
     caption = "The per-episode agents beside the envelope of all other methods (grey)."
@@ -87,9 +88,9 @@ def esr_family(view: View) -> Drawing:
 def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Sequence[float]]) -> Drawing:
     """Share of episodes by violation count: one row an agent, seeds as dots, tinted where over budget."""
     edges, names = _bins(points, budget)
-    shares = [_seed_shares(point, edges) for point in points]
-    figure = Figure((WIDTH, 0.7 + 1.25 * len(points)), layout="constrained")
-    panels = figure.subplots(len(points), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    shares = [seed_shares(point, edges) for point in points]
+    figure, panels = sheet(0.7 + 1.25 * len(points), len(points), sharex=True, sharey=True, squeeze=False)
+    panels = panels[:, 0]
     for axes, point, share in zip(panels, points, shares):
         _draw_distribution(axes, point, share, edges, budget, exact.get(point.label))
     crowded = sum(map(len, names)) > 45
@@ -111,10 +112,9 @@ def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Se
     return Drawing(figure, pd.DataFrame(rows), caption)
 
 
-def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
+def tail(view: View, exact: Sequence[dict]) -> Drawing:
     """Worst-tenth mean against mean violations, between the least that mean allows and violations without memory."""
-    figure = Figure((WIDTH, 4.3), layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = sheet(4.3)
     rows = []
     for point in view.main:
         row: dict = {"agent": point.label, "method": point.method}
@@ -133,52 +133,45 @@ def tail(view: View, exact: Sequence[dict] = ()) -> Drawing:
     )
     if view.whole:
         means = np.linspace(0, max(row["violations"] for row in rows), 400)
-        laws = (
-            ("violations independent of each other", metrics.independent_cvar, ":"),
-            ("least possible", metrics.least_cvar, "-"),
-        )
-        for label, law, line in laws:
+        for label, law, line in LAWS:
             axes.plot(means, [law(mean) for mean in means], line, color=FAINT, lw=1.2, label=label, zorder=1)
         caption += (
             " On the dotted line one violation says nothing about the next; no agent can lie below the grey line."
         )
     for method in view.methods:
-        own = [row for row in rows if row["method"] == method]
-        columns = ([row[key] for row in own] for key in ("violations", "cvar", "violations_ci", "cvar_ci"))
-        _draw_points(axes, method, *columns, joined=False)
+        own = [point for point in view.main if point.method == method]
+        harms, tails = ([point.interval(metric) for point in own] for metric in (metrics.mean, metrics.cvar))
+        _draw_points(axes, method, harms, tails, joined=False)
         if sweeps(method):
             for low, high in itertools.pairwise(view.of(method)):
                 axes.plot(*matched.tails_between(low, high, view.whole), color=look(method).colour, lw=1.1, zorder=2)
     _draw_exact(axes, exact, "cvar", "none")
-    axes.set_xlabel("violations an episode")
-    axes.set_ylabel(f"{metrics.CVAR} (violations)")
-    axes.margins(0.08)
+    _against_violations(axes, f"{metrics.CVAR} (violations)")
     axes.set_xlim(left=-0.05 * axes.get_xlim()[1])  # an interval may reach below zero, a count does not
     axes.set_ylim(bottom=-0.05 * axes.get_ylim()[1])
     named = [point for point in view.main if sweeps(point.method)]
-    name_points(axes, [(p.interval(metrics.mean).mean, p.interval(metrics.cvar).mean, *_name(p)) for p in named])
+    name_points(axes, [_named(point, point.interval(metrics.cvar).mean) for point in named])
     axes.legend(loc="upper left")  # no tail is far above its mean
     return Drawing(figure, pd.DataFrame(rows), caption)
 
 
 def budget_sweep(view: View) -> Drawing:
     """Return and worst-tenth mean against the budget: per episode (ESR) or in expectation (Lagrangian)."""
-    figure = Figure((WIDTH, 4.6), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True)
+    figure, (top, bottom) = sheet(4.6, 2, sharex=True)
     rows = []
     for method in (name for name in (*per_episode(), *of_family(Family.MEAN)) if name in view.methods):
         arms = sorted(view.of(method), key=lambda point: point.value)
         arms = [point for point in arms if point.budget == point.budget]
         for point in arms:
-            returns, tail = compare.t_interval(point.returns), point.interval(metrics.cvar)
-            row = {"agent": point.label, "method": method, "budget": point.budget, "return": returns.mean}
-            rows.append({**row, "return_ci": returns.half, "cvar": tail.mean, "cvar_ci": tail.half})
+            row = {"agent": point.label, "method": method, "budget": point.budget}
+            row["return"], row["return_ci"], _ = point.gained
+            row["cvar"], row["cvar_ci"], _ = point.interval(metrics.cvar)
+            rows.append(row)
         _sweep_lines(top, bottom, method, [row for row in rows if row["method"] == method])
     limit = max(row["budget"] for row in rows)
     bottom.plot([0, limit], [0, limit], "--", color=FAINT, lw=1, label="worst tenth = budget")
     top.set_ylabel("mean return")
-    bottom.set_ylabel(f"{metrics.CVAR} (violations)")
-    bottom.set_xlabel("budget (violations an episode)")
+    bottom.set(xlabel="budget (violations an episode)", ylabel=f"{metrics.CVAR} (violations)")
     bottom.set_ylim(bottom=0)
     figure.legend(*bottom.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     caption = (
@@ -192,11 +185,10 @@ def _draw_frontier(axes: Axes, view: View, exact: Sequence[dict] = (), named: Se
     for method in view.methods:
         _draw_method(axes, method, view.of(method))
     _draw_exact(axes, exact, "return")
-    _frontier_axes(axes)
-    first = [point for point in named if point in view.main]
-    rest = [point for point in view.main if point not in first and sweeps(point.method)]
-    if first:
-        name_points(axes, [_named(point) for point in (*first, *rest)])
+    _against_violations(axes, "mean return")
+    if named:
+        rest = [point for point in view.main if point not in named and sweeps(point.method)]
+        name_points(axes, [_named(point, point.mean_return) for point in (*named, *rest)])
 
 
 def _draw_exact(axes: Axes, exact: Sequence[dict], key: str, line: str = ":") -> None:
@@ -206,9 +198,9 @@ def _draw_exact(axes: Axes, exact: Sequence[dict], key: str, line: str = ":") ->
                   label=f"exact optimum, {kind}", zorder=5)  # fmt: skip
 
 
-def _named(point: Point) -> tuple[float, float, str, str]:
-    returns, harm = _mean_pair(point)
-    return harm, returns, *_name(point)
+def _named(point: Point, height: float) -> tuple[float, float, str, str]:
+    label, colour, _ = look(point.method)
+    return point.interval(metrics.mean).mean, height, point.arm or label, colour
 
 
 def _implied(law: Callable[[float, float], float]) -> compare.Metric:
@@ -216,25 +208,18 @@ def _implied(law: Callable[[float, float], float]) -> compare.Metric:
     return lambda counts: law(metrics.mean(counts), metrics.tail_size(counts.size) / counts.size)
 
 
-def _name(point: Point) -> tuple[str, str]:
-    label, colour, _ = look(point.method)
-    return point.arm or label, colour
-
-
-def _frontier_axes(axes: Axes) -> None:
-    axes.set_xlabel("violations an episode")
-    axes.set_ylabel("mean return")
+def _against_violations(axes: Axes, height: str) -> None:
+    axes.set(xlabel="violations an episode", ylabel=height)
     axes.margins(0.08)
 
 
 def _draw_method(axes: Axes, method: str, points: Sequence[Point]) -> None:
-    pairs = np.array([_mean_pair(point) for point in points])
-    halves = np.array([(compare.t_interval(p.returns).half, p.interval(metrics.mean).half) for p in points])
-    _draw_points(axes, method, pairs[:, 1], pairs[:, 0], halves[:, 1], halves[:, 0])
+    _draw_points(axes, method, [point.interval(metrics.mean) for point in points], [point.gained for point in points])
 
 
-def _draw_points(axes: Axes, method: str, x, y, x_half, y_half, joined: bool = True) -> None:
+def _draw_points(axes: Axes, method: str, harms: list[Interval], heights: list[Interval], joined: bool = True) -> None:
     """A method's arms with their intervals, joined where they are a sweep."""
+    (x, x_half, _), (y, y_half, _) = zip(*harms), zip(*heights)
     label, colour, marker = look(method)
     front = 4 if method in per_episode() else 3
     line = "-" if joined and sweeps(method) else "none"
@@ -268,18 +253,13 @@ def _percent_axis(axes: Axes, view: View) -> bool:
     return True
 
 
-def _mean_pair(point: Point) -> tuple[float, float]:
-    """(mean return, mean violations an episode)."""
-    return point.mean_return, point.interval(metrics.mean).mean
-
-
 def _frontier_frame(view: View) -> pd.DataFrame:
     rows = []
     for point in view.main:
-        returns, harm = compare.t_interval(point.returns), point.interval(metrics.mean)
         row = {"agent": point.label, "method": point.method, "arm": point.arm, "seeds": len(point.seeds)}
-        rows.append({**row, "return": returns.mean, "return_ci": returns.half, "violations": harm.mean,
-                     "violations_ci": harm.half})  # fmt: skip
+        row["return"], row["return_ci"], _ = point.gained
+        row["violations"], row["violations_ci"], _ = point.interval(metrics.mean)
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -303,14 +283,10 @@ def _bins(points: Sequence[Point], budget: float) -> tuple[np.ndarray, list[str]
     return np.append(starts.astype(float), np.inf), names
 
 
-def _seed_shares(point: Point, edges: np.ndarray) -> np.ndarray:
+def seed_shares(point: Point, edges: np.ndarray) -> np.ndarray:
     """[seed, bin] share of episodes; a fraction of a violation counts up."""
-    return np.array(
-        [
-            [metrics.share_at(np.ceil(seed.counts), low, high) for low, high in itertools.pairwise(edges)]
-            for seed in point.seeds
-        ]
-    )
+    bins = list(itertools.pairwise(edges))
+    return np.array([[metrics.share_at(np.ceil(seed.counts), *ends) for ends in bins] for seed in point.seeds])
 
 
 def _draw_distribution(axes: Axes, point: Point, shares, edges, budget: float, exact) -> None:

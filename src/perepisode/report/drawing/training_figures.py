@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from perepisode.report.drawing.canvas import WIDTH, Drawing
+from perepisode.report.drawing.canvas import Drawing, sheet
 from perepisode.report.statistics.curves import Curve
+from perepisode.report.statistics.distilled import Utility
 from perepisode.report.style import dilemma_name, look
+
+SLICES = (0, 1, 2, 3, 5)  # violations at which a utility is drawn
 
 
 def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     """Return and violations over training, mean over seeds with the min–max band."""
-    figure = Figure((WIDTH, 5.2), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True)
+    figure, (top, bottom) = sheet(5.2, 2, sharex=True)
     frames = [_band(axes, groups, key) for axes, key in ((top, "return"), (bottom, "violations"))]
     top.set_ylabel("return")
-    bottom.set_ylabel("violations an episode")
-    bottom.set_xlabel("environment steps")
+    bottom.set(xlabel="environment steps", ylabel="violations an episode")
     bottom.xaxis.set_major_formatter(_short)
     figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     caption = "Training, mean over seeds with the min–max band, smoothed over 1 % of the run."
@@ -31,11 +29,9 @@ def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
 
 def multipliers(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     """λ over training, seed mean, one line a budget."""
-    figure = Figure((WIDTH, 3.3), layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = sheet(3.3)
     frame = _band(axes, groups, "lambda", shades=True)
-    axes.set_ylabel("multiplier λ")
-    axes.set_xlabel("environment steps")
+    axes.set(xlabel="environment steps", ylabel="multiplier λ")
     axes.xaxis.set_major_formatter(_short)
     axes.set_ylim(bottom=-0.02 * axes.get_ylim()[1])  # a multiplier at zero stays visible
     axes.legend(loc="best")
@@ -43,22 +39,21 @@ def multipliers(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     return Drawing(figure, frame, caption)
 
 
-def utility_slices(utilities: dict[str, Callable], ranges: dict[str, float], counts=(0, 1, 2, 3, 5)) -> Drawing:
-    """Distilled utilities over R_ext at fixed violation counts."""
-    figure = Figure((WIDTH, 3.2), layout="constrained")
-    panels = figure.subplots(1, len(utilities), squeeze=False)[0]
+def utility_slices(utilities: dict[str, tuple[Utility, float]]) -> Drawing:
+    """Distilled utilities over R_ext, up to the largest worth drawing, at fixed violation counts."""
+    figure, (panels,) = sheet(3.2, 1, len(utilities), squeeze=False)
     rows = []
-    for axes, (name, utility) in zip(panels, utilities.items()):
-        r_ext = np.linspace(0, ranges[name], 120)
-        for index, count in enumerate(counts):
+    for axes, (name, (utility, top)) in zip(panels, utilities.items()):
+        r_ext = np.linspace(0, top, 120)
+        for index, count in enumerate(SLICES):
             values = utility(r_ext, count)
-            colour = mpl.colormaps["viridis"](0.05 + 0.85 * index / (len(counts) - 1))
+            colour = mpl.colormaps["viridis"](0.05 + 0.85 * index / (len(SLICES) - 1))
             axes.plot(r_ext, values, color=colour, lw=1.8, label=f"v = {count}")
             rows.append(pd.DataFrame({"utility": name, "violations": count, "r_ext": r_ext, "u": values}))
         axes.set_title(dilemma_name(name), loc="left")
         axes.set_xlabel("R_ext")
     panels[0].set_ylabel("u(R_ext, v)")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(counts))
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(SLICES))
     caption = "Distilled utility at fixed violation counts v. It should fall with every further violation."
     return Drawing(figure, pd.concat(rows), caption)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -65,9 +64,10 @@ def _with_metrics(source: str | Path | Trained) -> list[tuple[dict, Path]]:
 
 def group(curves: Iterable[Curve]) -> dict[tuple[str, str], list[Curve]]:
     """Curves of the same method and arm, which differ by seed."""
-    key = lambda curve: (curve.method, curve.arm)  # noqa: E731
-    ordered = sorted(curves, key=lambda curve: (*key(curve), curve.seed))
-    return {name: list(members) for name, members in itertools.groupby(ordered, key)}
+    found: dict[tuple[str, str], list[Curve]] = {}
+    for curve in sorted(curves, key=lambda curve: (curve.method, curve.arm, curve.seed)):
+        found.setdefault((curve.method, curve.arm), []).append(curve)
+    return found
 
 
 def _run_folders(path: Path) -> list[Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.report.statistics.matched import RETURN, VIOLATIONS
 from perepisode.report.statistics.points import View
@@ -21,9 +20,8 @@ def short_of_frontier(view: View) -> dict[str, float]:
     kept = means[compare.frontier(means)] if len(means) else means
     found = {}
     for point in view.of(*esr()):
-        between = compare.bracket(kept[:, 1], VIOLATIONS.of(point)) if len(kept) else None
         found[point.label] = float("nan")
-        if between is not None:
+        if len(kept) and (between := compare.bracket(kept[:, 1], VIOLATIONS.of(point))):
             low, high = kept[between.low, 0], kept[between.high, 0]
             found[point.label] = float(low + between.weight * (high - low) - point.mean_return)
     return found
@@ -35,10 +33,7 @@ def hypervolumes(view: View) -> dict[str, dict[str, float]]:
     if not base or len(base) == len(view.main):
         return {}
     result = {}
-    for unit, harm in (
-        ("per step", lambda p: p.rates.mean()),
-        ("per episode", lambda p: p.interval(metrics.mean).mean),
-    ):
+    for unit, harm in (("per step", lambda point: point.rates.mean()), ("per episode", VIOLATIONS.of)):
         pairs = np.array([(point.mean_return, harm(point)) for point in view.main])
         if not np.isfinite(pairs).all():
             continue

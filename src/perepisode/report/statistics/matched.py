@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -88,11 +89,8 @@ def rivals(view: View, chosen: Point) -> list[str]:
 
 def partners(view: View, chosen: Point) -> list[Point]:
     """Of every rival method the arm with the return nearest to the focal agent's."""
-    found = []
-    for method in rivals(view, chosen):
-        arms = view.of(method)
-        found.append(arms[compare.nearest([arm.mean_return for arm in arms], chosen.mean_return)])
-    return found
+    arms = [view.of(method) for method in rivals(view, chosen)]
+    return [own[compare.nearest([arm.mean_return for arm in own], chosen.mean_return)] for own in arms]
 
 
 def is_matched(view: View, one: Point, other: Point, reach: float = FAR) -> bool:
@@ -110,10 +108,10 @@ def unmatched(view: View, chosen: Point, rivals: list[Point]) -> list[Point]:
 def tail(point: Point, chosen: Point) -> Tail:
     """The comparison's numbers for one agent, over budget by the focal agent's budget."""
     return Tail(
-        compare.t_interval(point.returns),
+        point.gained,
         point.interval(metrics.mean),
         point.interval(metrics.p_any),
-        point.interval(lambda counts: _p_over(counts, chosen.budget)),
+        point.interval(partial(_p_over, budget=chosen.budget)),
         point.interval(metrics.std),
         point.interval(metrics.cvar),
         None if point is chosen else compare.welch(point.each(metrics.cvar), chosen.each(metrics.cvar)),
@@ -145,10 +143,9 @@ def even(view: View, chosen: Point) -> Even | None:
     else:
         first = _read(view, chosen.method, frontiers[chosen.method], VIOLATIONS, level, chosen, None)
         against = first.tail and first.tail.cvar
-    others = list(frontiers.items())[1:]
-    return Even(
-        level, [first, *(_read(view, method, arms, VIOLATIONS, level, chosen, against) for method, arms in others)]
-    )
+    del frontiers[chosen.method]
+    others = [_read(view, method, arms, VIOLATIONS, level, chosen, against) for method, arms in frontiers.items()]
+    return Even(level, [first, *others])
 
 
 def _frontier(view: View, method: str) -> list[Point]:
@@ -181,13 +178,12 @@ def _read(
     against: Point | Interval | None,
 ) -> Interpolated:
     """Between the two arms about the level, tested against another CVaR; over budget by the focal agent's budget."""
-    found = compare.bracket([axis.of(arm) for arm in arms], level) if arms else None
+    if not arms:
+        return Interpolated(method, "the unconstrained agent beats it on average", None)
+    found = compare.bracket([axis.of(arm) for arm in arms], level)
     if found is None:
-        why = "the unconstrained agent beats it on average"
-        if arms:
-            low, high = _span(arms, axis)
-            why = f"its frontier reaches {axis.name} from {low:.2f} to {high:.2f} only"
-        return Interpolated(method, why, None)
+        low, high = _span(arms, axis)
+        return Interpolated(method, f"its frontier reaches {axis.name} from {low:.2f} to {high:.2f} only", None)
     low, high = arms[found.low], arms[found.high]
     if low is high:
         values = tail(low, chosen)
@@ -195,37 +191,36 @@ def _read(
         if isinstance(against, Interval):
             test = _test(values.cvar, against)
         return Interpolated(method, _name(low), values._replace(against_focal=test))
-    between = f"{_name(low)} → {_name(high)}, {found.weight:.0%}"
     # with one seed there is no test, and no interval either
     told_apart = not compare.welch(axis.each(high), axis.each(low)).p >= TOLD_APART
-
-    between_arms = _Between(low, high, view.whole)
+    between = _Between(low, high, view.whole)
 
     def read(mix: compare.Mix) -> compare.Reading:
         found = compare.read_between(axis.each(low), axis.each(high), level, mix)
         return found if told_apart else found._replace(value=found.value._replace(half=float("nan")))
 
-    tails = read(between_arms.cvar())
+    tails = read(between.cvar())
     reference = against
     if isinstance(against, Point):  # it gave the level, so an error of its own position counts as one of the arms'
         place = axis.each(against)
         reference = compare.t_interval(against.each(metrics.cvar) - tails.slope * (place - place.mean()))
     held = Interval(level, float("nan"), 1)  # the level itself varies with nothing
     values = Tail(
-        held if axis is RETURN else read(between_arms.straight(RETURN.each)).value,
-        held if axis is VIOLATIONS else read(between_arms.straight(VIOLATIONS.each)).value,
-        read(between_arms.over(0)).value,
-        read(between_arms.over(chosen.budget)).value,
-        read(between_arms.std()).value,
+        held if axis is RETURN else read(between.straight(RETURN.each)).value,
+        held if axis is VIOLATIONS else read(between.straight(VIOLATIONS.each)).value,
+        read(between.over(0)).value,
+        read(between.over(chosen.budget)).value,
+        read(between.std()).value,
         tails.value,
         _test(tails.value, reference) if isinstance(reference, Interval) else None,
     )
-    return Interpolated(method, between + ("" if told_apart else " (ends not told apart)"), values)
+    name = f"{_name(low)} → {_name(high)}, {found.weight:.0%}{'' if told_apart else ' (ends not told apart)'}"
+    return Interpolated(method, name, values)
 
 
-def tails_between(low: Point, high: Point, whole: bool, steps: int = 24) -> tuple[np.ndarray, np.ndarray]:
+def tails_between(low: Point, high: Point, whole: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean violations and CVaR from one arm to the next."""
-    tail_at, weights = _Between(low, high, whole).cvar(), np.linspace(0.0, 1.0, steps)
+    tail_at, weights = _Between(low, high, whole).cvar(), np.linspace(0.0, 1.0, 24)
     pairs = [(i, j) for i in range(len(low.seeds)) for j in range(len(high.seeds))]
     tails = [np.mean([tail_at(i, j, float(weight)) for i, j in pairs]) for weight in weights]
     return (1 - weights) * VIOLATIONS.of(low) + weights * VIOLATIONS.of(high), np.array(tails)
@@ -250,9 +245,7 @@ class _Between:
         return lambda i, j, weight: law(self.mean(i, j, weight)) + beyond(i, j, weight)
 
     def over(self, budget: float) -> compare.Mix:
-        def share(counts: np.ndarray) -> float:
-            return _p_over(counts, budget)
-
+        share = partial(_p_over, budget=budget)
         if not self.chance or budget != budget:
             return self.straight(lambda arm: arm.each(share))
         mix = self.beside(share, lambda mean: metrics.independent_over(mean, budget))

@@ -23,7 +23,9 @@ from perepisode.report.style import look, of_family
 PROTOCOLS = {"first": "first episodes of every world", "window": "the paper's window"}
 COUNTERS = {"exact": "exact counts", "paper": "the paper's state difference"}
 BINDING_SHARE = 0.05  # a dilemma binds if the unconstrained agent violates in at least this share of episodes
-_KEYS = ["dilemma", "method", "arm", "value", "gamma", "detector", "seed", "run"]
+_SETTING = ["method", "arm", "value", "gamma", "detector"]
+_NUMBERS = ("return", "length", "utility", "violations")
+_KEYS = ["dilemma", *_SETTING, "seed", "run"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +73,13 @@ class Point:
         return np.array([metrics.mean(seed.returns) for seed in self.seeds])
 
     @cached_property
+    def gained(self) -> Interval:
+        """Mean return, over seeds."""
+        return compare.t_interval(self.returns)
+
+    @property
     def mean_return(self) -> float:
-        return float(self.returns.mean())
+        return self.gained.mean
 
     def each(self, metric: compare.Metric) -> np.ndarray:
         """A metric of the violation counts, one number a seed."""
@@ -100,9 +107,6 @@ class Point:
     def tail_episodes(self) -> int:
         """How many episodes the CVaR rests on, all seeds together."""
         return sum(metrics.tail_size(seed.counts.size) for seed in self.seeds)
-
-    def episodes_over(self, budget: float) -> int:
-        return int(sum((seed.counts > budget).sum() for seed in self.seeds))
 
 
 @dataclass(frozen=True)
@@ -147,13 +151,11 @@ class View:
     def of(self, *methods: str) -> list[Point]:
         """Points of the methods, each method's by increasing mean violations."""
         chosen = [point for point in self.main if point.method in methods]
-        order = {method: index for index, method in enumerate(methods)}
-        return sorted(chosen, key=lambda point: (order[point.method], point.interval(metrics.mean).mean))
+        return sorted(chosen, key=lambda point: (methods.index(point.method), point.interval(metrics.mean).mean))
 
     @cached_property
     def methods(self) -> tuple[str, ...]:
-        known = list(dict.fromkeys(point.method for point in self.main))
-        return tuple(sorted(known, key=_method_order))
+        return tuple(sorted({point.method for point in self.main}, key=_method_order))
 
 
 class Episodes:
@@ -164,8 +166,8 @@ class Episodes:
         self.dilemmas = tables.dilemmas(table)
         self.provenance = table.attrs.get("provenance", [])
         self.rows = len(table)
-        running = (table["end_cause"] == "running").to_numpy()
-        self.unfinished = int(running.sum())
+        finished = (table["end_cause"] != "running").to_numpy()
+        self.unfinished = int((~finished).sum())
         group = table.groupby(_KEYS, sort=False, dropna=False).ngroup().to_numpy()
         order = np.argsort(group, kind="stable")
         bounds = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1)).tolist()
@@ -173,11 +175,13 @@ class Episodes:
         firsts = order[bounds[:-1]]
         self._keys = table[_KEYS].iloc[firsts].reset_index(drop=True)
         self._steps = table["steps"].to_numpy(float)[firsts]
-        self._columns = {name: values[order] for name, values in _numeric_columns(table)}
-        self._mask_running(~running[order])
-        self.main_gamma = _most_common(self._keys, "gamma")
-        trained_on = set(self._keys["detector"])
-        self.main_detector = "exact" if "exact" in trained_on else _most_common(self._keys, "detector")
+        counted = [name for name in table if name in _NUMBERS or name.startswith("violations_")]
+        self._columns = {name: table[name].to_numpy(np.float64)[order] for name in counted}
+        for name in ("in_first", "in_window"):
+            self._columns[name] = (table[name].to_numpy(bool) & finished)[order]
+        self.main_gamma = self._keys["gamma"].value_counts(dropna=False).index[0]
+        trained_on = self._keys["detector"].value_counts()
+        self.main_detector = "exact" if "exact" in trained_on else trained_on.index[0]
         self._views: dict[tuple[str, str, str], View] = {}
         _refuse_double_seeds(self._keys)
 
@@ -192,15 +196,11 @@ class Episodes:
         keys = self._keys
         chosen = (keys["dilemma"] == dilemma) & (keys["method"] != "unconstrained")
         chosen |= self._unconstrained_for(dilemma)
-        grouped: dict[tuple, list[Seed]] = {}
-        for index in np.flatnonzero(chosen):
-            seed = self._seed(int(index), dilemma, protocol, counter)
-            if seed.counts.size:
-                row = keys.iloc[index]
-                numbers = map(_plain, (row["value"], row["gamma"]))
-                name = (row["method"], row["arm"], *numbers, row["detector"])
-                grouped.setdefault(name, []).append(seed)
-        points = [self._point(name, seeds) for name, seeds in grouped.items()]
+        points = []
+        for _, rows in keys[chosen].groupby(_SETTING, sort=False, dropna=False):
+            seeds = [self._seed(index, dilemma, protocol, counter) for index in rows.index]
+            if kept := [seed for seed in seeds if seed.counts.size]:
+                points.append(self._point(rows.iloc[0], kept))
         ordered = tuple(sorted(points, key=_point_order))
         return View(dilemma, protocol, counter, ordered, self.environment == "external")
 
@@ -210,10 +210,9 @@ class Episodes:
 
     @cached_property
     def _detectors_differ(self) -> bool:
-        columns = self._columns
         pairs = [(f"violations_{name}", f"violations_{name}_paper") for name in self.dilemmas]
-        known = [(exact, paper) for exact, paper in pairs if exact in columns and paper in columns]
-        return any((columns[exact] != columns[paper]).any() for exact, paper in known)
+        known = [map(self._columns.get, pair) for pair in pairs if self._columns.keys() >= set(pair)]
+        return any((exact != paper).any() for exact, paper in known)
 
     @cached_property
     def protocols_differ(self) -> bool:
@@ -242,61 +241,38 @@ class Episodes:
         return free & (self._keys["dilemma"] == wanted)
 
     def _seed(self, index: int, dilemma: str, protocol: str, counter: str) -> Seed:
-        rows, columns = self._slices[index], self._columns
+        key, rows, columns = self._keys.iloc[index], self._slices[index], self._columns
         keep = columns[f"in_{protocol}"][rows]
-        own = "violations"
+        counted = {name: f"violations_{name}" for name in self.dilemmas if f"violations_{name}" in columns}
+        own = "violations" if key["dilemma"] == dilemma else counted.get(dilemma, "violations")
         if counter == "paper":
             own = f"violations_{dilemma}_paper"
-        elif self._keys["dilemma"].iloc[index] != dilemma and f"violations_{dilemma}" in columns:
-            own = f"violations_{dilemma}"
-        counted = [name for name in self.dilemmas if f"violations_{name}" in columns]
-        others = {name: columns[f"violations_{name}"][rows][keep] for name in counted}
         counts, returns, lengths, utilities = (
             columns[name][rows][keep] for name in (own, "return", "length", "utility")
         )
-        key, steps = self._keys.iloc[index], float(self._steps[index])
+        others = {name: columns[column][rows][keep] for name, column in counted.items()}
+        steps = float(self._steps[index])
         return Seed(int(key["seed"]), str(key["run"]), steps, counts, returns, lengths, utilities, others)
 
-    def _point(self, name: tuple, seeds: list[Seed]) -> Point:
-        method, arm, value, gamma, detector = name
+    def _point(self, key: pd.Series, seeds: list[Seed]) -> Point:
+        method, arm, value, gamma, detector = key[_SETTING]
         parts = []
-        if _differs(gamma, self.main_gamma):
+        if not np.array_equal(gamma, self.main_gamma, equal_nan=True):
             parts.append(f"γ={gamma:g}")
         if detector != self.main_detector:
             parts.append(f"trained on {detector} detector")
         ordered = tuple(sorted(seeds, key=lambda seed: seed.seed))
-        number, discount = _nan_if_none(value), _nan_if_none(gamma)
-        return Point(method, arm, number, discount, detector, not parts, ", ".join(parts), ordered)
-
-    def _mask_running(self, finished: np.ndarray) -> None:
-        for name in ("in_first", "in_window"):
-            self._columns[name] = self._columns[name].astype(bool) & finished
-
-
-def _numeric_columns(table: pd.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
-    for name in ("in_first", "in_window"):
-        yield name, table[name].to_numpy(bool)
-    for name in table.columns:
-        if name in ("return", "length", "utility", "violations") or name.startswith("violations_"):
-            yield name, table[name].to_numpy(np.float64)
+        return Point(method, arm, float(value), float(gamma), detector, not parts, ", ".join(parts), ordered)
 
 
 def _refuse_double_seeds(keys: pd.DataFrame) -> None:
     """Two runs with one seed at one operating point are neither one run nor two independent ones."""
-    twice = keys.loc[keys.duplicated([key for key in _KEYS if key != "run"], keep=False)]
-    if len(twice):
-        first = twice.iloc[0]
-        same = [name for name in _KEYS if name not in ("run", "value", "gamma")]
-        alike = (twice[same] == first[same]).all(axis=1)
-        runs = ", ".join(twice.loc[alike, "run"].tolist()[:2])
-        raise ValueError(
-            f"two runs of {first['method']} {first['arm']} have seed {first['seed']}: {runs}; report one of them"
-        )
-
-
-def _most_common(keys: pd.DataFrame, column: str):
-    counts = keys[column].value_counts(dropna=False)
-    return counts.index[0]
+    for _, twins in keys.groupby(_KEYS[:-1], sort=False, dropna=False):
+        if len(twins) > 1:
+            first, runs = twins.iloc[0], ", ".join(twins["run"][:2])
+            raise ValueError(
+                f"two runs of {first['method']} {first['arm']} have seed {first['seed']}: {runs}; report one of them"
+            )
 
 
 def _method_order(method: str) -> tuple[int, str]:
@@ -307,18 +283,3 @@ def _method_order(method: str) -> tuple[int, str]:
 def _point_order(point: Point) -> tuple:
     value = point.value if point.value == point.value else -1.0
     return (_method_order(point.method), not point.main, value, point.arm)
-
-
-def _plain(value: float) -> float | None:
-    """NaN is not equal to itself and cannot be part of a key."""
-    return None if value != value else float(value)
-
-
-def _nan_if_none(value: float | None) -> float:
-    return float("nan") if value is None else value
-
-
-def _differs(gamma: float | None, main: float) -> bool:
-    if gamma is None:
-        return main == main
-    return gamma != main

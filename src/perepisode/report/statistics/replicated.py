@@ -22,35 +22,22 @@ OF_COUNTS = {
     "at_2": lambda counts: metrics.share_at(counts, 2, 3),
     "from_3": lambda counts: metrics.share_at(counts, 3),
 }
-NAMES = {
-    "return": "return",
-    "rate": "violations a step",
-    "mean": "violations an episode",
-    "p_any": "P(≥1)",
-    "std": "std of violations",
-    "cvar": metrics.CVAR,
-    "worst": "most violations in an episode",
-    "over_1": "P(>1)",
-    "at_2": "share at two violations",
-    "from_3": "share at three or more",
-    "gap": "gap to unconstrained",
-    "share_of_unconstrained": "share of unconstrained return",
-    "lowest_return": "lowest return",
-    "highest_return": "highest return",
-    "hypervolume_without": "hypervolume without ESR (per step)",
-    "hypervolume_with": "hypervolume with ESR (per step)",
-    "hypervolume_gain": "gain of hypervolume",
-    "welch": "Welch t of the CVaR against ESR (k=1)",
-    "runs": "training runs",
-    "seeds": "seeds",
-    "episodes": "episodes of one agent",
-    "steps": "training steps a run",
+OF_POINT = {
+    "return": lambda point: point.gained,
+    "rate": lambda point: compare.t_interval(point.rates),
+    "worst": lambda point: float(point.each(metrics.worst).max()),
+    "episodes": lambda point: point.episodes,
 }
 
 
 def views(episodes: Episodes) -> dict[str, View]:
     """Every dilemma as the paper measures it, as far as the table can tell."""
-    return {name: _paper_view(episodes, name) for name in episodes.dilemmas}
+    found = {}
+    for name in episodes.dilemmas:
+        counter = "paper" if episodes.has(name, "paper") else "exact"
+        view = episodes.view(name, "window", counter)
+        found[name] = view if view.points else episodes.view(name, "first", counter)
+    return found
 
 
 def rows(episodes: Episodes, views: dict[str, View], utilities: dict[str, Utility]) -> list[dict]:
@@ -64,31 +51,25 @@ def rows(episodes: Episodes, views: dict[str, View], utilities: dict[str, Utilit
     ]
 
 
-def _paper_view(episodes: Episodes, dilemma: str) -> View:
-    counter = "paper" if episodes.has(dilemma, "paper") else "exact"
-    view = episodes.view(dilemma, "window", counter)
-    return view if view.points else episodes.view(dilemma, "first", counter)
-
-
-def _measure(printed: Printed, views: dict[str, View], dilemma: str, utilities: dict[str, Utility]) -> Interval:
-    if printed.measure is None:
-        return Interval(NAN, NAN, 0)
-    if printed.measure in ("runs", "seeds", "steps"):
-        return Interval(of_study(printed.measure, views), NAN, 0)
-    if printed.measure.startswith("utility_"):
-        return Interval(_of_utility(printed.measure, utilities.get(dilemma)), NAN, 0)
-    view = views.get(dilemma)
+def _measure(printed: Printed, views: dict[str, View], dilemma: str, utilities: dict[str, Utility]) -> Interval | float:
+    measure, view = printed.measure, views.get(dilemma)
+    if measure is None:
+        return NAN
+    if measure in ("runs", "seeds", "steps"):
+        return of_study(measure, views)
+    if measure.startswith("utility_"):
+        _, r_ext, violations = measure.split("_")
+        utility = utilities.get(dilemma)
+        return NAN if utility is None else float(utility(float(r_ext), float(violations))[0])
     if view is None:
-        return Interval(NAN, NAN, 0)
-    if printed.measure.startswith("hypervolume_"):
-        area = hypervolumes(view).get("per step", {})
-        return Interval(area.get(printed.measure.removeprefix("hypervolume_"), NAN), NAN, 0)
-    if printed.measure in ("lowest_return", "highest_return"):
+        return NAN
+    if measure.startswith("hypervolume_"):
+        return hypervolumes(view).get("per step", {}).get(measure.removeprefix("hypervolume_"), NAN)
+    if measure in ("lowest_return", "highest_return"):
         arms = [point.mean_return for point in view.main if printed.method in ("", point.method)]
-        pick = min if printed.measure == "lowest_return" else max
-        return Interval(pick(arms, default=NAN), NAN, 0)
+        return (min if measure == "lowest_return" else max)(arms, default=NAN)
     point = _find(view, printed)
-    return Interval(NAN, NAN, 0) if point is None else _of_point(printed.measure, point, view)
+    return NAN if point is None else _of_point(measure, point, view)
 
 
 def _find(view: View, printed: Printed) -> Point | None:
@@ -99,31 +80,24 @@ def _find(view: View, printed: Printed) -> Point | None:
     return view.arm(printed.method, printed.arm)
 
 
-def _of_point(measure: str, point: Point, view: View) -> Interval:
-    returns = compare.t_interval(point.returns)
+def _of_point(measure: str, point: Point, view: View) -> Interval | float:
     if measure in OF_COUNTS:
         return point.interval(OF_COUNTS[measure])
-    if measure == "return":
-        return returns
-    if measure == "rate":
-        return compare.t_interval(point.rates)
-    if measure == "worst":
-        return Interval(float(point.each(metrics.worst).max()), NAN, 0)
-    if measure == "episodes":
-        return Interval(point.episodes, NAN, 0)
+    if measure in OF_POINT:
+        return OF_POINT[measure](point)
     if measure == "welch":
         focal = view.arm("esr", "k=1")
-        return Interval(compare.welch(point.each(metrics.cvar), focal.each(metrics.cvar)).t if focal else NAN, NAN, 0)
+        return compare.welch(point.each(metrics.cvar), focal.each(metrics.cvar)).t if focal else NAN
     if measure == "gamma_cost":
         same = (other for other in view.apart if (other.method, other.arm, other.gamma) == (point.method, point.arm, 1))
         twin = next(same, None)
-        return Interval(point.mean_return - twin.mean_return if twin else NAN, NAN, 0)
+        return point.mean_return - twin.mean_return if twin else NAN
     if view.unconstrained is None:
-        return Interval(NAN, NAN, 0)
+        return NAN
     if measure == "gap":
-        return compare.gap(compare.t_interval(view.unconstrained.returns), returns)
+        return compare.gap(view.unconstrained.gained, point.gained)
     assert measure == "share_of_unconstrained"
-    return Interval(returns.mean / view.unconstrained.mean_return, NAN, 0)
+    return point.mean_return / view.unconstrained.mean_return
 
 
 def of_study(measure: str, views: dict[str, View]) -> float:
@@ -135,19 +109,15 @@ def of_study(measure: str, views: dict[str, View]) -> float:
     return max((len(point.seeds) for view in views.values() for point in view.points), default=NAN)
 
 
-def _of_utility(measure: str, utility: Utility | None) -> float:
-    _, r_ext, violations = measure.split("_")
-    return NAN if utility is None else float(utility(float(r_ext), float(violations))[0])
-
-
-def _row(printed: Printed, here: Interval) -> dict:
+def _row(printed: Printed, measured: Interval | float) -> dict:
+    here = measured if isinstance(measured, Interval) else Interval(measured, NAN, 0)
     inside = f" ({printed.arm})" if printed.arm else ""
     deviation = here.mean - printed.value
     return {
         "where": printed.where,
         "dilemma": printed.dilemma,
         "agent": look(printed.method).label + inside if printed.method else "",
-        "quantity": printed.what or NAMES[printed.measure or ""],
+        "quantity": printed.what,
         "measure": printed.measure,
         "paper": printed.value,
         "paper_ci": printed.ci,
