@@ -275,22 +275,19 @@ class Watch:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure steps a second: the engine, upstream's step, training."""
+    """Measure how fast this machine trains on Craftax, and with how much memory."""
 
     populations: tuple[int, ...] = setting((1, 3, 8), low=1)  # Runs side by side.
-    worlds: tuple[int, ...] = setting((1024, 8192), low=1)  # Worlds of the engine alone; on a CPU 64 is plenty.
     envs: int = setting(1024, low=1)  # Worlds of each training run.
     hidden: int = setting(512, low=1)  # Width of the network.
     precision: tuple[Literal["bf16", "fp32"], ...] = ("bf16",)  # Matrix products.
-    upstream: bool = True  # Also measure upstream's step in this process.
     out: Path = Path("bench.json")  # File to write.
 
     def __call__(self) -> int:
         _prepare_jax()
         from perepisode.study.bench import bench
 
-        learner = replace(Learner(), envs=self.envs, hidden=self.hidden)
-        bench(self.out, self.populations, self.worlds, learner, self.precision, self.upstream)
+        bench(self.out, self.populations, replace(Learner(), envs=self.envs, hidden=self.hidden), self.precision)
         print(f"wrote {self.out}\nnext: perepisode study plan --bench {self.out}")
         return 0
 

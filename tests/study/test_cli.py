@@ -59,7 +59,7 @@ def test_the_plan_says_what_it_costs(capsys):
         (["study", "submit", "--time", "yesterday", "--dry-run"], "--time yesterday is no time limit"),
         (["study", "submit", "--host-memory", "much", "--dry-run"], "--host-memory much is no amount of memory"),
         (["demo", "--workers", "-2"], "workers=-2 is out of range"),
-        (["bench", "--worlds", "0"], "worlds=0 is out of range; worlds must be a whole number, at least 1"),
+        (["bench", "--envs", "0"], "envs=0 is out of range; envs must be a whole number, at least 1"),
         (["study", "status", "--out", "nowhere"], "holds no study"),
     ],
 )

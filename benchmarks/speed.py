@@ -1,0 +1,183 @@
+"""Speed: the engine against upstream's step, and training, in one process; with what of the device each reaches.
+
+python benchmarks/speed.py [--out bench.json] [--worlds 1024 8192] [--populations 1 3 8] [--precision bf16]
+
+"flops" and "bytes" in the JSON are the shares reached of what one large product and one large copy reach on this
+device.  On a CPU `--worlds 64 --populations` is plenty.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from perepisode.compilation import use_cache
+from perepisode.config import Learner
+from perepisode.environments.craftax.world import Craftax
+from perepisode.runs import versions, write_atomically
+from perepisode.study.bench import seconds_of, table, training_row
+from perepisode.training import network
+
+STEPS = 64  # world steps in one timed call
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("bench.json"))
+    parser.add_argument("--worlds", type=int, nargs="*", default=[1024, 8192])
+    parser.add_argument("--populations", type=int, nargs="*", default=[1, 3, 8])
+    parser.add_argument("--precision", nargs="+", default=["bf16"])
+    given = parser.parse_args()
+    use_cache()
+    found = {"device": jax.devices()[0].device_kind, "versions": versions(), "ceilings": ceilings()}
+    found |= {"engine": [], "training": []}
+
+    def keep(kind: str, rows: list[dict[str, Any]]) -> None:
+        found[kind] += rows
+        write_atomically(given.out, json.dumps(found, indent=1))
+
+    for precision in given.precision:
+        for size in given.populations:
+            keep("training", [_shares(training_row(size, learner := replace(Learner(), precision=precision)), learner,
+                                      found["ceilings"])])  # fmt: skip
+    for worlds in given.worlds:
+        keep("engine", engine_rows(worlds, found["ceilings"]))
+    print(table(found["engine"] + found["training"]))
+
+
+def _shares(row: dict[str, Any], learner: Learner, peaks: dict[str, float]) -> dict[str, Any]:
+    world = Craftax()
+    params = jax.eval_shape(lambda: network.init(0, network.input_sizes(world, 0), learner.hidden, world.actions))
+    per_update = row["runs"] / (row["ms_per_update"] / 1e3)
+    arithmetic = _flops(params, learner) * per_update / peaks["flops_per_second"]
+    return row | {
+        "share_of_arithmetic": arithmetic,
+        "share_of_bandwidth": _bytes(params, learner) * per_update / peaks["bytes_per_second"],
+    }
+
+
+def ceilings() -> dict[str, float]:
+    """What this device reaches on one large product and on one large copy: the floors a step is held against."""
+    cpu = jax.default_backend() == "cpu"
+    size = 1024 if cpu else 8192
+    kind = jnp.float32 if cpu else jnp.bfloat16
+    a = jax.random.normal(jax.random.key(0), (size, size), kind)
+    product = jax.jit(lambda a: a @ a)
+    jax.block_until_ready(product(a))
+    words = jnp.arange(2**22 if cpu else 2**29, dtype=jnp.float32)
+    copy = jax.jit(lambda x: x + 1.0)
+    jax.block_until_ready(copy(words))
+    return {
+        "flops_per_second": 2.0 * size**3 / seconds_of(lambda: product(a)),
+        "bytes_per_second": 2.0 * words.nbytes / seconds_of(lambda: copy(words)),
+    }
+
+
+# ---- the engine ---------------------------------------------------------------------------------------------
+
+
+def engine_rows(worlds: int, peaks: dict[str, float]) -> list[dict[str, Any]]:
+    """The fast engine with both kinds of draws, and upstream's own step, on the same worlds."""
+    from perepisode.environments.craftax import engine
+
+    keys = jax.random.split(jax.random.key(0), min(worlds, 256))
+    states = jax.jit(jax.vmap(engine.generate))(keys)
+    # a few hundred different worlds, repeated: generating is not what is measured
+    states = jax.tree.map(lambda x: jnp.concatenate([x] * -(-worlds // len(keys)))[:worlds], states)
+
+    def fast(draw, key, state, action):
+        return engine.step(draw(key), state, action)[0]
+
+    lit = jax.jit(jax.vmap(engine.lit_only))(states)
+    entries = [
+        _compiled_steps("engine", worlds, lit, partial(fast, engine.bulk_draws), peaks),
+        _compiled_steps("exact engine", worlds, states, partial(fast, engine.upstream_draws), peaks),
+    ]
+    theirs = jax.jit(jax.vmap(engine.to_upstream))(states)
+    entries.append(_compiled_steps("upstream", worlds, theirs, _upstream_step, peaks))
+    rows = _timed_in_turn(entries, worlds)
+    for row in rows:
+        row["times_upstream"] = row["steps_per_second"] / rows[-1]["steps_per_second"]
+    return rows
+
+
+def _upstream_step(key: jax.Array, state: Any, action: jax.Array) -> Any:
+    from craftax.craftax.craftax_state import EnvParams, StaticEnvParams
+    from craftax.craftax.game_logic import craftax_step
+
+    # its state keeps the raw words of a key
+    return craftax_step(jax.random.key_data(key), state, action, EnvParams(), StaticEnvParams())[0]
+
+
+def _compiled_steps(name: str, worlds: int, states: Any, step: Callable, peaks: dict[str, float]):
+    """A row still without its times, and a call that plays STEPS steps; states go from call to call, as in training."""
+    keys = jax.random.split(jax.random.key(1), (STEPS, worlds))  # given, as the actions are: neither is the step's work
+    actions = jax.random.randint(jax.random.key(2), (STEPS, worlds), 0, 43)
+
+    def body(states, given):
+        return jax.vmap(step)(given[0], states, given[1]), None
+
+    run = jax.jit(lambda states, given: jax.lax.scan(body, states, given)[0], donate_argnums=0)
+    began = time.perf_counter()
+    compiled = run.lower(states, (keys, actions)).compile()
+    compile_seconds = time.perf_counter() - began
+    held = [compiled(jax.tree.map(jnp.copy, states), (keys, actions))]
+
+    def again():
+        held[0] = compiled(held[0], (keys, actions))
+        return held[0]
+
+    # a step must read and write everything but the maps, of which it needs a few cells
+    small = [leaf for leaf in jax.tree.leaves(states) if leaf.size // worlds < 48 * 48]
+    least = 2.0 * sum(leaf.nbytes for leaf in small) / peaks["bytes_per_second"]
+    return {"what": name, "worlds": worlds, "compile_seconds": compile_seconds, "least_seconds": least}, again
+
+
+def _timed_in_turn(entries, worlds: int, rounds: int = 15) -> list[dict[str, Any]]:
+    """Median times, all programs by turns: what else a machine does then slows each of them alike."""
+    times = np.array([[seconds_of(again, 1) for _, again in entries] for _ in range(rounds)])
+    rows = []
+    for (row, _), seconds in zip(entries, np.median(times, axis=0) / STEPS):
+        share = row.pop("least_seconds") / seconds
+        rows.append(
+            row | {"ms_per_step": 1e3 * seconds, "steps_per_second": worlds / seconds, "share_of_bandwidth": share}
+        )
+    return rows
+
+
+# ---- what an update must do ---------------------------------------------------------------------------------
+
+
+def _flops(params: Any, learner: Learner) -> float:
+    """Products of one run's update: acting once, learning `epochs` times forward and backward."""
+    kernels = [leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim == 2]
+    embedding = sum(a * b for a, b in kernels if a != learner.hidden)
+    inner = sum(a * b for a, b in kernels) - embedding
+    # the embedding's input needs no gradient: two products in training instead of three
+    per_step = 2.0 * (embedding + inner) + learner.epochs * 2.0 * (2 * embedding + 3 * inner)
+    return per_step * learner.steps_per_update
+
+
+def _bytes(params: Any, learner: Learner) -> float:
+    """What one run's update must at least move: the learner's arrays, each written once and read where it is used."""
+    number = 2 if learner.precision == "bf16" else 4
+    inputs = sum(leaf.shape[0] for leaf in params.embedding)
+    # input, embedding, three gates, what the GRU keeps (hidden, before, four inside), two layers of two heads;
+    # each written, read by the next layer and by the backward pass, and its gradient written and read
+    wide = learner.hidden * (1 + 3 + 6 + 4)
+    sample = number * (3 * inputs + 5 * wide)
+    weights = 4 * sum(leaf.size for leaf in jax.tree.leaves(params))
+    adam = 7 * weights  # gradient, both moments and the weights read; moments and weights written
+    return learner.epochs * (learner.steps_per_update * sample + learner.minibatches * adam)
+
+
+if __name__ == "__main__":
+    main()
