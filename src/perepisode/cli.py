@@ -4,8 +4,6 @@ Each command is a dataclass whose fields are its options and whose call does the
 the calls, so that help, planning and mistakes are answered at once.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The user's cache: what was compiled or judged once need not be again.  Used when it can be, never required."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

@@ -4,8 +4,6 @@ Training, judging and reporting all take their numbers here.  Intervals over see
 formatting is in `report`.  All arithmetic is float64.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

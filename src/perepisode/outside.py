@@ -5,8 +5,6 @@ decorator.  Commands that only read runs never import what a file names: for the
 the environment variable PEREPISODE_USE lists the modules, separated by commas.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

@@ -6,8 +6,6 @@
 Command line, help, checks, a run's identity and the documentation all read this one line.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

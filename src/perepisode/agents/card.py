@@ -1,7 +1,5 @@
 """A model card: what an agent is, what it does in its worst episodes, how to load it, what it is not for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from perepisode.report.style import dilemma_name, look

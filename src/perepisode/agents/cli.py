@@ -1,7 +1,5 @@
 """`perepisode agents`: those that ship, the card of one, and a finished run as an agent file."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path

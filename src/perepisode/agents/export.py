@@ -1,7 +1,5 @@
 """A finished run as an agent file: rounded policy, what it is, what it does, a card to read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

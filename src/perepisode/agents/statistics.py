@@ -1,7 +1,5 @@
 """What an agent does, an episode at a time, in the few numbers that travel with it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

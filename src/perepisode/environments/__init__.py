@@ -1,7 +1,5 @@
 """The worlds: found by name in WORLDS, each in a folder of its own.  Listing them starts no device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import perepisode.environments.craftax.world

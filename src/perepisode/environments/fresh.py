@@ -4,8 +4,6 @@ The n-th episode of a run lives in a world that is a function of the run's key a
 in which batches are made therefore change nothing but speed, and any episode can be replayed from its number.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

@@ -4,8 +4,6 @@ Seeds are the replication unit, never episodes: a metric is taken on each seed's
 of those few numbers is the uncertainty.  With one seed there is no interval, and none is invented.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

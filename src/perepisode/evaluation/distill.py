@@ -1,7 +1,5 @@
 """Distil a stated ordering into a utility: pool of episodes → labelled pairs → Bradley–Terry fit (Eq. 6)."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Sequence

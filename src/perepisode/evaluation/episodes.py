@@ -18,8 +18,6 @@
 A table from elsewhere needs only `REQUIRED`; `read` fills in the rest.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -8,8 +8,6 @@
 A file put here is a method, with no line elsewhere; one from outside is loaded by `find("module:Class")`.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from pkgutil import iter_modules
 

@@ -1,7 +1,5 @@
 """Episodes lived again from their keys and actions: `replay` recounts one, `watch` writes a page to see them on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The page to watch replays on: one file, a player for every episode."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

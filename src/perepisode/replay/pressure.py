@@ -1,7 +1,5 @@
 """How a run's objective weighed violations while an episode went on, drawn from what the method declares."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which episodes to replay, and what is known of the runs they come from."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """An episode's timeline as small drawings that share one axis: position 0 to `length`, left to right."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax

@@ -1,7 +1,5 @@
 """Episodes to be watched: chosen, lived again, compared with their rows, and put on a page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

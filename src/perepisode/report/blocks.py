@@ -4,8 +4,6 @@ A declaration is a function of the case.  It returns what is shown, or a sentenc
 where there is nothing to say.  A script of one's own declares in the same way, before it builds a page.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass

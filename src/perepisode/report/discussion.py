@@ -9,8 +9,6 @@ Where the first column does not tell rows apart, a row is a mapping: {"agent": "
 Of a curve, `value("multiplier_no_killing", {"arm": "d=1"}, "mean", steps=5e7)` reads the row nearest to that step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Agents that ship: what they do here, what they did where they were trained, and what the paper prints."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

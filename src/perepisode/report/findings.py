@@ -1,7 +1,5 @@
 """The first screen: the finding in words and numbers, and each caveat that the data calls for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

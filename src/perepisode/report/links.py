@@ -1,7 +1,5 @@
 """What the pages of reports and of replays share: how a template is filled in, and how one links to the other."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

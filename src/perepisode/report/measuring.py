@@ -1,7 +1,5 @@
 """Tables about the measuring itself: protocol, detector, arms kept apart, runs, exact optima."""
 
-from __future__ import annotations
-
 import itertools
 
 import pandas as pd

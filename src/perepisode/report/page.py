@@ -1,7 +1,5 @@
 """One self-contained page from episodes tables: `build` reads, compares, draws and writes."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable

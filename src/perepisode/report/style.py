@@ -1,7 +1,5 @@
 """How methods and dilemmas are called and look, the same in every figure, table and sentence."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from perepisode.environments import WORLDS

@@ -1,7 +1,5 @@
 """The tables of a report.  Each holds what is shown (text) and what is exported (numbers)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

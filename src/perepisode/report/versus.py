@@ -1,7 +1,5 @@
 """The paper's printed numbers beside the same quantities here, measured the paper's way."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from perepisode.report.statistics import paper_numbers, replicated

@@ -1,7 +1,5 @@
 """How numbers and names are written, the same in every figure, table and sentence."""
 
-from __future__ import annotations
-
 import re
 
 

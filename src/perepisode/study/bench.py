@@ -1,7 +1,5 @@
 """`perepisode bench`: steps a second and memory of training, for plans.  Against upstream: benchmarks/speed.py."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 None of these starts a device: workers do, each in a process of its own.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The paper's finding on a laptop: three trained agents on Craftax, and every method trained in miniature."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Exact optima of a world that knows them, as the report draws them: every linear price, and ESR at each budget."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

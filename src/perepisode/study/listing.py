@@ -1,7 +1,5 @@
 """A matrix and a plan as text: for people a table, for programs JSON or CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

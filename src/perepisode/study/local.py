@@ -1,7 +1,5 @@
 """Studies on this machine: one worker process a GPU, or one on the CPU; the files say what is left to do."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -13,8 +13,6 @@ Every arm has 3 seeds.  The paper does not say which two weights are matched and
 are w = 0.1 and 0.3, whose returns lie nearest to the budget arms', and both arms of `esr` on all three dilemmas.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What a person sees of a study: a live table on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Runs that share structure, packed into populations of a size that fits the device."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

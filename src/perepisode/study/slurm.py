@@ -5,8 +5,6 @@ asks to be queued again.  Preemption sends SIGTERM: it checkpoints, and SLURM qu
 A cancelled job gets SIGTERM too, checkpoints, and stays away.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Where a study stands, read from its files alone: no process is asked, no device started, no JAX imported."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

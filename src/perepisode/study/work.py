@@ -4,8 +4,6 @@ It may be stopped at any moment and started again, here or on another machine th
 0 done, 1 failed, 2 refused, 74 the disk is full or gone, 75 stopped by a signal and to be started again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -9,8 +9,6 @@ NAME.metrics.jsonl   its training curve, thinned; may be missing
 All of it is read as plain data: nothing in it can run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

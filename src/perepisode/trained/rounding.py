@@ -6,8 +6,6 @@ inputs that training never met: they hold what they were drawn with, and are rea
 met in training adds nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Where trained agents are found: by the name of one that ships, by an exported file, or by run folder."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

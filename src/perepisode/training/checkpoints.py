@@ -1,7 +1,5 @@
 """Checkpoints of a whole population through orbax: complete or not there, verified when read back."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import shutil

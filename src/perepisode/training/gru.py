@@ -5,8 +5,6 @@ bf16, one kernel a step forward and one backward, because there the steps are so
 writing between several kernels takes most of their time.
 """
 
-from __future__ import annotations
-
 import warnings
 from functools import cache, partial
 from typing import NamedTuple

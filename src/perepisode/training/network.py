@@ -1,7 +1,5 @@
 """The paper's agent: embedding → GRU → actor and critic heads, over sequences and over single steps."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 

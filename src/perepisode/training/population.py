@@ -3,8 +3,6 @@
 Here lives the order of the environment stack: reset → step → count → accrue → enforce → record.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

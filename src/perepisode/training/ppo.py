@@ -3,8 +3,6 @@
 Arrays are [run, env] while acting and [time, run, env] over a rollout; the learner works on one run and is vmapped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a person sees while runs train: a live table on a terminal, one plain line a minute elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

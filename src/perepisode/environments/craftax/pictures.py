@@ -1,7 +1,5 @@
 """Craftax's own pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache

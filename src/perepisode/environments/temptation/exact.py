@@ -3,8 +3,6 @@
 Slow and obvious NumPy in float64, independent of the world's own code and of JAX: it is the oracle.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How every figure is drawn: look, size, inline SVG, names beside points."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """One picture for a talk: agents side by side, how many of their episodes hold 0, 1, 2, 3 or more violations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

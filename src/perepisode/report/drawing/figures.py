@@ -1,7 +1,5 @@
 """The figures that compare agents.  Each function returns a drawing: the figure, its data, its caption."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The figures of training: curves, multipliers, distilled utilities."""
 
-from __future__ import annotations
-
 import matplotlib as mpl
 import numpy as np
 import pandas as pd

@@ -1,7 +1,5 @@
 """A distilled utility evaluated with NumPy, so that a report starts no device."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

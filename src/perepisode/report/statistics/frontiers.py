@@ -1,7 +1,5 @@
 """Mean frontiers: whether the per-episode agents lie on that of the other methods, by distance and by area."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from perepisode.evaluation import compare

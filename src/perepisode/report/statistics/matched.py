@@ -12,8 +12,6 @@ Equal mean violations are a second level to read at.  On one shared frontier bot
 differ more in return than the whole temptation is worth, only violations tell where on it an agent is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -4,8 +4,6 @@
 cannot tell.
 """
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 A view is one dilemma seen under one protocol (which episodes count) and one counter (who counted them).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Every number that the paper prints, measured again here, the paper's way."""
 
-from __future__ import annotations
-
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval

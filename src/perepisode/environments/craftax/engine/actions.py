@@ -4,8 +4,6 @@ A step carries out one action, so every rule may look at the inventory as it was
 change of the inventory vector, and the step adds them up.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

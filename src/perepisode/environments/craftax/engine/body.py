@@ -1,7 +1,5 @@
 """The player's body and clock: floors, walking, sleep, hunger, thirst, fatigue, recovery, mana, plants, light."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

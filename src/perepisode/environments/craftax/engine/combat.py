@@ -1,7 +1,5 @@
 """Damage: what a blow does to a mob, and what a mob does to the player."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

@@ -4,8 +4,6 @@
 `bulk_draws` fills the same needs, with the same distributions, from one call of the generator.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Projectiles: launched by ranged mobs, flying one cell a step, hitting the player, mobs and blocks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

@@ -1,7 +1,5 @@
 """The DO action: strike the mob in front, or else mine, drink, eat, open or attack the block in front."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

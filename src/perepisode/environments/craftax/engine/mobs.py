@@ -1,7 +1,5 @@
 """How mobs choose a step, attack, give way to each other and despawn."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

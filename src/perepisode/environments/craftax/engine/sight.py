@@ -1,7 +1,5 @@
 """What the rules of one step look at: the floor's mobs, the blocks around the player, the cell being faced."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

@@ -1,7 +1,5 @@
 """New mobs: whether one of each class appears in this step, where, and in which slot."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

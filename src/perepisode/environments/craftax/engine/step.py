@@ -1,7 +1,5 @@
 """One step of one world: Craftax's rules in Craftax's order, with all maps written once, at the end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax
