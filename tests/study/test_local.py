@@ -62,7 +62,7 @@ def stand_in(tmp_path, monkeypatch):
 
     def work(slots=({},), **endings) -> int:
         (out / "endings").write_text(json.dumps({name.replace("_", "-"): end for name, end in endings.items()}))
-        return local.run(study, out, list(slots), view=overview.Quiet())
+        return local.run(study, out, list(slots), view=overview.View())
 
     work.out, work.study = out, study
     return work
@@ -126,7 +126,7 @@ def test_a_silent_death_is_not_told_in_the_words_of_an_earlier_attempt(tmp_path,
     study = plan.save(tiny.study(), out)
     for code in ("print('first words'); raise SystemExit(3)", "raise SystemExit(4)"):
         monkeypatch.setattr(local, "WORKER", (sys.executable, "-c", code))
-        assert local.run(study, out, [{}], view=overview.Quiet()) == 1
+        assert local.run(study, out, [{}], view=overview.View()) == 1
     first, second = capsys.readouterr().err.splitlines()
     assert "its process ended with code 3: first words; log" in first
     assert "its process ended with code 4; log" in second
@@ -211,9 +211,9 @@ def test_two_studies_share_the_workers(stand_in, tmp_path, capsys, monkeypatch):
     assert {"study/report done", "second/report done"} <= set(said)
     assert "second/train-01 failed: as the test wished" in said
     with held(second / "lock", "that"), pytest.raises(Refused):
-        local.run_all(studies, [{}], overview.Quiet())
+        local.run_all(studies, [{}], overview.View())
     (second / "endings").write_text("{}")
-    assert local.run_all(studies, [{}], overview.Quiet()) == 0
+    assert local.run_all(studies, [{}], overview.View()) == 0
 
 
 def test_time_left_is_reckoned_world_by_world():

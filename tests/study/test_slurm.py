@@ -111,7 +111,7 @@ def test_a_study_survives_cancelling_a_time_limit_and_preemption(cluster, tmp_pa
     assert "stopped by SIGUSR1" in log
     assert "stopped by SIGTERM" in (there / "tasks" / "train-02" / "log").read_text()
     assert (there / "report" / "index.html").exists()
-    assert local.run(study, here, [{}, {}], view=overview.Quiet()) == 0
+    assert local.run(study, here, [{}, {}], view=overview.View()) == 0
     pd.testing.assert_frame_equal(tiny.all_episodes(here), tiny.all_episodes(there))
     assert tiny.metrics_without_clock(here) == tiny.metrics_without_clock(there)
     _say("episodes and metrics equal a local run's")

@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
 from perepisode.study import state
 from perepisode.study.state import TaskState
@@ -45,17 +44,14 @@ def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-class View(Protocol):
+class View:
+    """Shows nothing; others show more."""
+
     def show(self, states: Sequence[TaskState]) -> None: ...
     def close(self) -> None: ...
 
 
-class Quiet:
-    def show(self, states: Sequence[TaskState]) -> None: ...
-    def close(self) -> None: ...
-
-
-class Lines:
+class Lines(View):
     """One line whenever a task changes its state, and a summary a minute."""
 
     def __init__(self, workers: int, every: float = 60.0):
@@ -76,7 +72,7 @@ class Lines:
     def close(self) -> None: ...
 
 
-class Table:
+class Table(View):
     """The whole study, redrawn in place."""
 
     def __init__(self, workers: int):

@@ -3,20 +3,16 @@
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from perepisode.runs import Run
 
 Rows = list[list[dict[str, Any]]]
 
 
-class Progress(Protocol):
-    def start(self, runs: Sequence[Run], done: int) -> None: ...
-    def update(self, done: int, rows: Rows) -> None: ...
-    def stop(self) -> None: ...
+class Progress:
+    """Says nothing; others say more."""
 
-
-class Silent:
     def start(self, runs: Sequence[Run], done: int) -> None: ...
     def update(self, done: int, rows: Rows) -> None: ...
     def stop(self) -> None: ...
@@ -43,7 +39,7 @@ def label(run: Run) -> str:
     return f"{run.method} {run.arm}{gamma}".strip()
 
 
-class PlainLines:
+class PlainLines(Progress):
     """One line a minute, and one at the end."""
 
     def __init__(self, every: float = 60.0):
@@ -60,8 +56,6 @@ class PlainLines:
         if time.monotonic() - self.last >= self.every or done == self.runs[0].updates:
             self._print()
 
-    def stop(self): ...
-
     def _print(self):
         self.last = time.monotonic()
         speed, left = speed_of(self.rows)
@@ -76,7 +70,7 @@ class PlainLines:
         )
 
 
-class LiveTable:
+class LiveTable(Progress):
     """Per run: return, violations, worst decile, λ; below it speed and time left."""
 
     def start(self, runs, done):

@@ -25,7 +25,7 @@ from perepisode.methods.esr_distilled import Distilled, to_json
 from perepisode.runs import Run, RunFolder, held, save_policy, write_atomically
 from perepisode.training import network, population, ppo
 from perepisode.training.checkpoints import Checkpoints
-from perepisode.training.progress import Progress, Silent
+from perepisode.training.progress import Progress
 
 OF_COUNTS = {  # of the episodes that ended in an update
     "violations": metric.mean,
@@ -50,7 +50,7 @@ class Options:
     out: Path
     chunk: int = 10  # updates per jitted call: between two calls the host can write, check and stop
     checkpoint_seconds: float = 600.0
-    progress: Progress = field(default_factory=Silent)
+    progress: Progress = field(default_factory=Progress)
     utilities: dict[str, Distilled] = field(default_factory=dict)
     say: Callable[[str], None] = print
     devices: int = 1  # devices of this machine that share the population, by runs

@@ -38,13 +38,8 @@ class Mobs:
     type_id: jax.Array  # int32[..., slot]
 
     def slots(self, which: slice) -> Mobs:
-        return Mobs(
-            position=self.position[..., which, :],
-            health=self.health[..., which],
-            mask=self.mask[..., which],
-            attack_cooldown=self.attack_cooldown[..., which],
-            type_id=self.type_id[..., which],
-        )
+        others = (self.health, self.mask, self.attack_cooldown, self.type_id)
+        return Mobs(self.position[..., which, :], *(field[..., which] for field in others))
 
 
 @pytree
@@ -58,13 +53,8 @@ class Inventory:
             return self.counts[..., SLOT[name]]
         raise AttributeError(name)
 
-    @property
-    def armour(self) -> jax.Array:
-        return self.counts[..., ARMOUR]
-
-    @property
-    def potions(self) -> jax.Array:
-        return self.counts[..., POTIONS]
+    armour = property(lambda self: self.counts[..., ARMOUR])
+    potions = property(lambda self: self.counts[..., POTIONS])
 
 
 @pytree
@@ -119,33 +109,13 @@ class State:
     state_rng: jax.Array  # uint32[2]; no rule reads it, it is kept for equality with Craftax
     timestep: jax.Array
 
-    @property
-    def melee_mobs(self) -> Mobs:
-        return self.creatures.slots(MELEE)
-
-    @property
-    def passive_mobs(self) -> Mobs:
-        return self.creatures.slots(PASSIVE)
-
-    @property
-    def ranged_mobs(self) -> Mobs:
-        return self.creatures.slots(RANGED)
-
-    @property
-    def mob_projectiles(self) -> Mobs:
-        return self.missiles.slots(HOSTILE)
-
-    @property
-    def player_projectiles(self) -> Mobs:
-        return self.missiles.slots(FRIENDLY)
-
-    @property
-    def mob_projectile_directions(self) -> jax.Array:
-        return self.missile_directions[..., HOSTILE, :]
-
-    @property
-    def player_projectile_directions(self) -> jax.Array:
-        return self.missile_directions[..., FRIENDLY, :]
+    melee_mobs = property(lambda self: self.creatures.slots(MELEE))
+    passive_mobs = property(lambda self: self.creatures.slots(PASSIVE))
+    ranged_mobs = property(lambda self: self.creatures.slots(RANGED))
+    mob_projectiles = property(lambda self: self.missiles.slots(HOSTILE))
+    player_projectiles = property(lambda self: self.missiles.slots(FRIENDLY))
+    mob_projectile_directions = property(lambda self: self.missile_directions[..., HOSTILE, :])
+    player_projectile_directions = property(lambda self: self.missile_directions[..., FRIENDLY, :])
 
 
 SAME = tuple(
@@ -157,19 +127,11 @@ SAME = tuple(
 def from_upstream(state: upstream.EnvState) -> State:
     """Craftax's state as ours; `to_upstream` undoes it without loss.  `mob_map` follows from the living mobs."""
     items = state.inventory
+    scalars = jnp.stack([getattr(items, name) for name in SCALAR_ITEMS], -1)
     return State(
         map=state.map.astype(jnp.int8),
         item_map=state.item_map.astype(jnp.int8),
-        inventory=Inventory(
-            jnp.concatenate(
-                [
-                    jnp.stack([getattr(items, name) for name in SCALAR_ITEMS], -1),
-                    items.armour,
-                    items.potions,
-                ],
-                -1,
-            )
-        ),
+        inventory=Inventory(jnp.concatenate([scalars, items.armour, items.potions], -1)),
         creatures=_join(state.melee_mobs, state.passive_mobs, state.ranged_mobs),
         missiles=_join(state.mob_projectiles, state.player_projectiles),
         missile_directions=jnp.concatenate([state.mob_projectile_directions, state.player_projectile_directions], -2),
@@ -218,13 +180,5 @@ def generate(key: jax.Array) -> State:
 
 
 def _join(*mobs: upstream.Mobs) -> Mobs:
-    def join(name: str, axis: int) -> jax.Array:
-        return jnp.concatenate([getattr(mob, name) for mob in mobs], axis)
-
-    return Mobs(
-        position=join("position", -2),
-        health=join("health", -1),
-        mask=join("mask", -1),
-        attack_cooldown=join("attack_cooldown", -1),
-        type_id=join("type_id", -1),
-    )
+    axes = {"position": -2, "health": -1, "mask": -1, "attack_cooldown": -1, "type_id": -1}
+    return Mobs(**{name: jnp.concatenate([getattr(mob, name) for mob in mobs], axis) for name, axis in axes.items()})
