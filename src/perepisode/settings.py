@@ -146,18 +146,19 @@ def declare(what: str, cls: Any, needed: tuple[str, ...], known: dict[str, Any])
 
 def check_fields(command: Any) -> None:
     """Refuse a command line whose numbers are out of range, before anything is done."""
+    if not is_dataclass(command):
+        return
     known = of(type(command))
     for name, given in ((one.name, getattr(command, one.name)) for one in fields(command)):
-        if is_dataclass(given):
-            check_fields(given)
-        elif name in known:
-            for value in given if isinstance(given, tuple) else (given,):
+        check_fields(given)
+        for value in given if isinstance(given, tuple) else (given,):
+            if name in known:
                 known[name].check(value)
 
 
 def _kind(annotation: Any) -> type:
     """Of a field: annotations are text where their evaluation is postponed, and classes elsewhere."""
-    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    name = annotation.__name__ if type(annotation) is type else str(annotation)
     first = re.sub(r"^tuple\[|\W.*$", "", name)
     return {"int": int, "bool": bool, "str": str}.get(first, float)
 

@@ -146,7 +146,7 @@ def test_in_the_package_a_method_is_a_file_and_a_world_a_folder_and_a_line(tmp_p
         "train", "--method", "entropic", "--beta", "1", "--entropy", "0.1"
     )
     assert "gamma=-1 is out of range" in say("train", "--method", "wordy", "--set", "gamma=-1")
-    assert "gamma=-1.0 must lie in" in say("train", "--method", "wordy", "--gamma", "-1")
+    assert "gamma=-1.0 is out of range" in say("train", "--method", "wordy", "--gamma", "-1")
 
 
 def test_a_job_of_a_cluster_finds_the_module_too(home):
