@@ -81,3 +81,27 @@ def test_words_stand_first_in_both_reports_and_are_escaped(tmp_path):
     assert "<h3>Why &lt; &#34;so&#34;?</h3>" in html
     assert f"\nPPO: {mean:.2f}.\n" in markdown
     assert markdown.index("## Discussion") < markdown.index("## Violations")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        'value.__globals__["__builtins__"]["open"]("x", "w").write("y")',
+        '"".__class__.__mro__[1].__subclasses__()',
+        "number.__code__.co_consts",
+        '"{0.__class__}".format(1)',
+        "self.__init__.__globals__",
+    ],
+)
+def test_a_poisoned_discussion_runs_nothing(tmp_path, monkeypatch, asked):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refused, match=r"words\.md"):
+        read(tmp_path, f"### A\n\n{{{{ {asked} }}}}")
+    assert [path.name for path in tmp_path.iterdir()] == ["words.md"]
+
+
+def test_a_discussion_reads_no_other_file(tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    for asked in ('{% include "secret" %}', '{% import "secret" as s %}', '{% extends "secret" %}'):
+        with pytest.raises(Refused, match=r"words\.md"):
+            read(tmp_path, f"### A\n\n{asked}")
