@@ -1,11 +1,13 @@
-"""Curves and distilled utilities as training writes them."""
+"""Curves and distilled utilities as training writes them, and tables that are out of the ordinary."""
 
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 
+from perepisode.report import page
 from perepisode.report.statistics import curves, distilled
 
 
@@ -58,3 +60,29 @@ def test_a_file_that_is_no_utility_is_refused(tmp_path):
     path.write_text("{}")
     with pytest.raises(ValueError, match="is not a distilled utility"):
         distilled.read(path)
+
+
+def small_table(arms):
+    """Two seeds of ten episodes for each (method, arm): return."""
+    rows = [
+        {"method": method, "arm": arm, "seed": seed, "return": earned + seed + 0.2 * i, "violations": i % 3}
+        for (method, arm), earned in arms.items()
+        for seed in (1, 2)
+        for i in range(10)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_returns_below_zero_are_reported(tmp_path):
+    """Costs as returns, as in many control tasks; the rivals are far away, so that the headline gives their returns."""
+    table = small_table({("esr", "k=1"): -20.0, ("ser", "w=1"): -40.0, ("lagrangian", "d=1"): -10.0})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    text = page.build(tmp_path / "a.csv", tmp_path / "out").read_text()
+    assert "(−37.6 to −7.6 against −17.6)" in text
+
+
+def test_a_discount_that_only_some_agents_state_is_kept_apart(tmp_path):
+    table = small_table({("esr", "k=1"): 20.0, ("ser", "w=1"): 20.0, ("ser", "w=2"): 19.0})
+    table["gamma"] = np.where(table["arm"] == "w=2", np.nan, 0.99)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    assert "SER (w=2, γ=nan)" in page.build(tmp_path / "a.csv", tmp_path / "out").read_text()
