@@ -1,5 +1,8 @@
 """Craftax as a world: upstream's game bit for bit, and every death told apart from every disappearance."""
 
+import json
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -7,8 +10,10 @@ import scripted
 from craftax.craftax.constants import Action, BlockType, ItemType
 from scripted import build, enter, meadow, put, shoot, step_scenes, tunnel
 
-from perepisode.environments.base import EndCause
+from perepisode.environments.base import EndCause, World
 from perepisode.environments.craftax.world import Craftax, CraftaxState
+from perepisode.runs import Run
+from perepisode.study.packing import memory_of
 
 pytestmark = pytest.mark.xdist_group("craftax")
 
@@ -174,3 +179,15 @@ def test_what_is_within_reach_by_hand():
         assert not reach(tree(scene, block), harvested=7)[SUSTAINABILITY]
         assert reach(tree(scene, block), harvested=8)[SUSTAINABILITY]
     assert not reach(tree(scene, BlockType.WATER), harvested=8)[SUSTAINABILITY]
+
+
+def test_what_a_world_takes_is_stated_as_tracing_finds_it():
+    """Plans read the statement, because tracing Craftax would start a device."""
+    assert Craftax().footprint() == World.footprint(Craftax())
+
+
+def test_the_estimate_of_a_populations_memory_is_near_what_was_measured():
+    """16 runs took 18.58 GB at their peak on the GPU (results/bench/h200.json)."""
+    rows = json.loads((Path(__file__).parents[2] / "results" / "bench" / "h200.json").read_text())["training"]
+    measured = next(row["peak_bytes"] for row in rows if row["runs"] == 16) / 16
+    assert memory_of(Run("craftax")) == pytest.approx(measured, rel=0.1)

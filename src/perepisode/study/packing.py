@@ -89,13 +89,13 @@ def _visible(count: int) -> list[int]:
 def memory_of(run: Run) -> float:
     """Bytes that one run of a population takes while training, estimated from its sizes.
 
-    Worlds (a state, its copy inside the step, and the batch of fresh ones), the stored rollout, one minibatch's
+    Worlds (a state, its copies inside the step, and the batch of fresh ones), the stored rollout, one minibatch's
     expanded input and activations with their gradients, and four copies of the weights (Adam, gradient).
     """
     learner = run.learner
     one = make(run.env, **run.world).footprint()
     wide = 2 if learner.precision == "bf16" else 4
-    worlds = one.state * (2 * learner.envs + min(learner.envs, 256))
+    worlds = one.state * (4 * learner.envs + min(learner.envs, 256))
     rollout = 2 * learner.envs * learner.rollout * (one.observation + 4 * 8)
     rows = learner.envs // learner.minibatches * learner.rollout
     batch = rows * (one.features * wide + 32 * learner.hidden * 4)

@@ -108,8 +108,8 @@ class Craftax(World):
         return _imported("pictures").draw(state.game)
 
     def footprint(self) -> Footprint:
-        """As tracing finds it (a test compares): importing the game would start a device."""
-        return Footprint(state=120_000, observation=470, features=8268)
+        """As tracing finds it for the default options (a test compares): importing the game would start a device."""
+        return Footprint(state=65_920, observation=430, features=8268)
 
     def _advance(self, key: Key, game, action: jax.Array):
         if self.engine == "upstream":
