@@ -45,9 +45,9 @@ def main() -> None:
         write_atomically(given.out, json.dumps(found, indent=1))
 
     for precision in given.precision:
+        learner = replace(Learner(), precision=precision)
         for size in given.populations:
-            keep("training", [_shares(training_row(size, learner := replace(Learner(), precision=precision)), learner,
-                                      found["ceilings"])])  # fmt: skip
+            keep("training", [_shares(training_row(size, learner), learner, found["ceilings"])])
     for worlds in given.worlds:
         keep("engine", engine_rows(worlds, found["ceilings"]))
     print(table(found["engine"] + found["training"]))

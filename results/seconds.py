@@ -121,12 +121,12 @@ def after_a_first(case: blocks.Case, judged: Episodes, runs: list[tuple[Run, pd.
     for point in points:
         some = np.array([(seed.counts > 0).sum() for seed in point.seeds])
         more = np.array([(seed.counts > 1).sum() for seed in point.seeds])
-        ends, over = while_training(point), point.each(over_one)
+        ends, over, focal = while_training(point), *(one.each(metrics.over_one) for one in (point, case.chosen))
         row: dict = {"agent": point.label, "seeds": len(point.seeds), "episodes": point.episodes}
         row |= {"firsts": int(some.sum()), "seconds": int(more.sum()), "share": more.sum() / some.sum()}
         row |= {"least": (more / some).min(), "most": (more / some).max()}
         row["p_over_1"], row["p_over_1_ci"], _ = compare.t_interval(over)
-        row["over_t"], row["over_p"] = _against(over, case.chosen.each(over_one), point.label == case.chosen.label)
+        row["over_t"], row["over_p"] = _against(over, focal, point.label == case.chosen.label)
         row["training"], row["training_ci"], _ = compare.t_interval(ends)
         row |= {"training_least": ends.min(), "training_most": ends.max()}
         own = while_training(case.chosen)
@@ -154,10 +154,6 @@ def after_a_first(case: blocks.Case, judged: Episodes, runs: list[tuple[Run, pd.
     methods = [point.method for point in points]
     name = f"second_violations_{case.view.dilemma}"
     return Table(name, "Does a second violation follow the first?", note, shown, frame, methods, wide=True)
-
-
-def over_one(counts: np.ndarray) -> float:
-    return metrics.p_over(counts, 1)
 
 
 def rarer_from(view: View, runs: list[tuple[Run, pd.DataFrame]]) -> Table:

@@ -40,16 +40,21 @@ def room(module: str) -> str:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """What a module imports of the package, by full name."""
+    """What a module imports of the package, by full name, in functions too."""
     for node in _but_for_types(ast.parse((ROOT / path).read_text())):
-        if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names if one.name.split(".")[0] == "perepisode")
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "perepisode":
-            for one in node.names:
-                below = ROOT / Path(*node.module.split(".")[1:]) / one.name
-                own = below.is_dir() or below.with_suffix(".py").exists()
-                yield f"{node.module}.{one.name}" if own else node.module
         assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: write imports in full"
+        yield from named(node)
+
+
+def named(node: ast.AST) -> Iterator[str]:
+    """The modules of the package that an import names."""
+    if isinstance(node, ast.Import):
+        yield from (one.name for one in node.names if one.name.split(".")[0] == "perepisode")
+    if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "perepisode":
+        for one in node.names:
+            below = ROOT / Path(*node.module.split(".")[1:]) / one.name
+            own = below.is_dir() or below.with_suffix(".py").exists()
+            yield f"{node.module}.{one.name}" if own else node.module
 
 
 def _but_for_types(node: ast.AST) -> Iterator[ast.AST]:
@@ -85,16 +90,8 @@ def test_within_a_room_there_is_no_circle():
 
 
 def _at_import(path: Path) -> Iterator[str]:
-    tree = ast.parse((ROOT / path).read_text())
-    tree.body = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("perepisode"):
-            for one in node.names:
-                below = ROOT / Path(*node.module.split(".")[1:]) / one.name
-                own = below.with_suffix(".py").exists() or below.is_dir()
-                yield f"{node.module}.{one.name}" if own else node.module
-        elif isinstance(node, ast.Import):
-            yield from (one.name for one in node.names if one.name.startswith("perepisode"))
+    for node in ast.parse((ROOT / path).read_text()).body:
+        yield from named(node)
 
 
 def _name(path: Path) -> str:

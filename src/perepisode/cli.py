@@ -85,12 +85,11 @@ class Train(Asked):
 
     def __call__(self) -> int:
         runs, files = self.runs()
-        populations: dict[str, list[Run]] = {}
-        for run in runs:
-            populations.setdefault(run.structure, []).append(run)
+        from perepisode.study.packing import pack
         from perepisode.training.train import Options, check, train
 
-        for members in populations.values():
+        populations = pack(runs, len(runs))
+        for members in populations:
             check(members)
         _prepare_jax()
         from perepisode.training.progress import for_this_terminal
@@ -99,7 +98,7 @@ class Train(Asked):
             print(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
         read = {label: load() for label, load in files.items()}
         folders = []
-        for members in populations.values():
+        for members in populations:
             options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(), read)
             folders += train(members, options)
         for folder in folders:
@@ -121,10 +120,9 @@ class Train(Asked):
             owner, one = _owner(name, {"method": METHODS[method], "world": world, "learner": Learner})
             if one.name in given[owner]:
                 raise Refused(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
-            given[owner][one.name] = [one.read(text) for text in texts]
+            given[owner][one.name] = values = [_digest(Path(text)) if one.file else one.read(text) for text in texts]
             if one.file:
-                given[owner][one.name] = [_digest(Path(text)) for text in texts]
-                files |= {_digest(Path(text)): partial(one.file, Path(text)) for text in texts}
+                files |= {label: partial(one.file, Path(text)) for label, text in zip(values, texts)}
         run = Run(
             env=env,
             dilemma=self.dilemma or world.dilemmas[0],

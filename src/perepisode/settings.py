@@ -40,7 +40,7 @@ class Setting:
     @property
     def word(self) -> bool:
         """Not traced: a part of the structure of what is declared."""
-        return self.choices is not None and not isinstance(self.choices, Mapping)
+        return _words(self.choices)
 
     def read(self, text: str) -> Any:
         """The value that somebody typed."""
@@ -99,8 +99,7 @@ def setting(default: Any = MISSING, help: str = "", *, low=-math.inf, high=math.
             file: Callable[[Path], Any] | None = None, later: bool = False) -> Any:  # fmt: skip
     """A field of a dataclass that is a setting of it."""
     about = {"help": help, "low": low, "high": high, "above": above, "choices": choices, "file": file, "later": later}
-    word = choices is not None and not isinstance(choices, Mapping)  # it cannot be traced, unless it means a number
-    return field(default=default, metadata={"setting": about, "static": word})
+    return field(default=default, metadata={"setting": about, "static": _words(choices)})
 
 
 def of(cls: Any) -> dict[str, Setting]:
@@ -154,6 +153,11 @@ def check_fields(command: Any) -> None:
         for value in given if isinstance(given, tuple) else (given,):
             if name in known:
                 known[name].check(value)
+
+
+def _words(choices: tuple[str, ...] | Mapping[str, float] | None) -> bool:
+    """Whether a choice is a word and nothing else: it cannot be traced, unless it means a number."""
+    return choices is not None and not isinstance(choices, Mapping)
 
 
 def _kind(annotation: Any) -> type:

@@ -24,10 +24,14 @@ def section(heading: str) -> str:
     return next(part for part in parts if part.startswith(f"{heading}\n"))
 
 
+def code(heading: str) -> str:
+    """The code that a section shows."""
+    return re.findall(r"```python\n(.*?)```", section(heading), re.DOTALL)[0]
+
+
 def module(heading: str) -> tuple[str, str]:
     """Name and text of the file that a section shows."""
-    text = section(heading)
-    return re.findall(r"`(\w+)\.py`", text)[0], re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    return re.findall(r"`(\w+)\.py`", section(heading))[0], code(heading)
 
 
 def commands(heading: str) -> list[str]:

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from tests.extending import guide
 
 from perepisode import metrics
 from perepisode.report import blocks, page
 
 T_OF_THREE = 4.302652729911275  # Student's, 97.5 %, of three seeds
-GUIDE = Path(__file__).parents[2] / "docs" / "extending.md"
 
 
 @pytest.fixture(autouse=True)
@@ -29,17 +29,11 @@ def table():
     return synthetic.temptation(episodes=80)
 
 
-def snippet(heading: str) -> str:
-    """The code of one section of the guide."""
-    section = re.split(r"^## ", GUIDE.read_text(), flags=re.MULTILINE)
-    return next(re.findall(r"```python\n(.*?)```", part, re.DOTALL)[0] for part in section if part.startswith(heading))
-
-
 def run(heading: str, table: pd.DataFrame, folder: Path, monkeypatch) -> str:
     """The page that the guide's own code builds from episodes.csv."""
     monkeypatch.chdir(folder)
     table.to_csv("episodes.csv", index=False)
-    exec(compile(snippet(heading), f"{GUIDE.name}: {heading}", "exec"), {})
+    exec(compile(guide.code(heading), f"{guide.PAGE.name}: {heading}", "exec"), {})
     return (folder / "report" / "index.html").read_text()
 
 

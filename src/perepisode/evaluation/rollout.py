@@ -26,7 +26,7 @@ from perepisode.environments.base import EndCause
 from perepisode.environments.fresh import episode_key, reset_key
 from perepisode.evaluation import episodes
 from perepisode.methods import Objective
-from perepisode.methods.esr_distilled import from_json
+from perepisode.methods.esr_distilled import named_by
 from perepisode.runs import Run, versions
 from perepisode.trained import Trained, find
 from perepisode.training import network, population, ppo
@@ -59,10 +59,7 @@ class Agent:
 
     @property
     def utilities(self) -> dict[str, Any]:
-        label = self.run.settings.get("utility")
-        if label is None or self.trained is None or self.trained.utility is None:
-            return {}
-        return {label: from_json(self.trained.utility, f"the utility of {self.trained.path}")}
+        return {} if self.trained is None else named_by(self.run.settings, self.trained.utility, self.trained.path)
 
     @property
     def objective(self) -> Objective:

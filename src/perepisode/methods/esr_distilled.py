@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -78,6 +80,12 @@ def from_json(plain: dict, where: str) -> Distilled:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise Refused(f"{where} is no distilled utility ({error}); make one with `perepisode distill`") from None
+
+
+def named_by(settings: Mapping[str, Any], stored: dict | None, where: object) -> dict[str, Distilled]:
+    """The utility that a run's settings name, by that name, from the plain values stored with the run."""
+    label = settings.get("utility")
+    return {} if label is None or stored is None else {label: from_json(stored, f"the utility of {where}")}
 
 
 @method

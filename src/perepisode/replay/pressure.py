@@ -1,12 +1,11 @@
 """How a run's objective weighed violations while an episode went on, drawn from what the method declares."""
 
 import json
-from typing import Any
 
 import numpy as np
 
 from perepisode.methods import METHODS, Accrued, Objective, Pressure
-from perepisode.methods.esr_distilled import from_json
+from perepisode.methods.esr_distilled import named_by
 from perepisode.replay.source import Chosen
 
 
@@ -25,19 +24,12 @@ def _objective(chosen: Chosen) -> Objective | None:
         return None
     try:
         if chosen.run is not None:
-            return chosen.run.objective(_files(chosen))
+            trained = chosen.trained
+            return chosen.run.objective(trained and named_by(chosen.run.settings, trained.utility, trained.path))
         value = chosen.row["value"]
         return method.build(**({method.swept: chosen.row["arm"] if np.isnan(value) else value} if method.swept else {}))
     except (TypeError, ValueError, KeyError):  # a row from another version may name settings unknown here
         return None
-
-
-def _files(chosen: Chosen) -> dict[str, Any]:
-    """The distilled utility that the run names, if it names one."""
-    label = chosen.run.settings.get("utility") if chosen.run else None
-    if label is None or chosen.trained is None:
-        return {}
-    return {label: from_json(chosen.trained.utility or {}, f"the utility of {chosen.trained.path}")}
 
 
 def _last_multiplier(chosen: Chosen) -> float | None:
