@@ -138,6 +138,8 @@ class Train(Asked):
             for gamma in self.gamma
             for seed in self.seeds
         ]
+        if not runs:
+            raise Refused("there is no run to train; give at least one of --seeds and --gamma")
         return [run.checked() for run in runs], files
 
     def _given(self) -> dict[str, list[str]]:

@@ -275,6 +275,8 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"method": "esr_distilled", "set": ("utility=nowhere.json",)}, "nowhere.json cannot be read"),
         ({"set": ("colour=red",)}, "no setting is called 'colour' here; esr has budget, .*; temptation has horizon"),
         ({"set": ("colour",)}, "write name=value"),
+        ({"seeds": ()}, "there is no run to train"),
+        ({"gamma": ()}, "there is no run to train"),
         ({"seeds": (1, 1)}, "the same run was given twice"),
         ({"set": ("precision=fp8",)}, "precision 'fp8' is unknown; choose from bf16, fp32"),
     ],
