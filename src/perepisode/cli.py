@@ -6,6 +6,7 @@ the calls, so that help, planning and mistakes are answered at once.
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, make_dataclass, replace
 from functools import partial
@@ -49,13 +50,20 @@ def _group(about: str, owners: Iterable[type], *others: type) -> Any:
     return make_dataclass("Settings", options, frozen=True, namespace={"__doc__": about})
 
 
+_METHODS = (
+    f"One or several of {', '.join(METHODS)}, or your own as module:Class; they train side by side.  Settings given "
+    "below go to every one of them that has such a setting.  What only one of them is to have follows its name: "
+    "--method esr:budget=1,2:told=loud ser:weight=0.1 lagrangian:budget=0.5."
+)
+
+
 @dataclass(frozen=True)
 class Asked:
     """What `train` is asked beside settings."""
 
     env: Annotated[str, _help(f"World: {', '.join(WORLDS)}, or your own as module:Class.")] = "temptation"
     dilemma: str | None = None  # What is to be avoided; the world's first dilemma if left out.
-    method: Annotated[str, _help(f"{', '.join(METHODS)}, or your own as module:Class.")] = "esr"
+    method: Annotated[tuple[str, ...], _help(_METHODS)] = ("esr",)
     gamma: tuple[float, ...] = setting((0.99,), above=0, high=1)  # Discount factor in (0, 1].
     seeds: tuple[int, ...] = setting(PAPER_SEEDS, low=0, high=LARGEST_SEED)  # One run for each.
     # Environment steps of each run; 1e6, or 1e9 on craftax, if left out.
@@ -77,7 +85,7 @@ OF_METHOD = _group("Several values are swept.", METHODS.values(), Asked, OF_LEAR
 
 @dataclass(frozen=True)
 class Train(Asked):
-    """Train agents: every combination of the settings and seeds given, side by side where one program allows."""
+    """Train agents: every combination of methods, settings and seeds, side by side where one program allows."""
 
     method_settings: tyro.conf.OmitArgPrefixes[OF_METHOD] = OF_METHOD()  # pyright: ignore  # noqa: RUF009
     world_settings: tyro.conf.OmitArgPrefixes[OF_WORLD] = OF_WORLD()  # pyright: ignore  # noqa: RUF009
@@ -113,34 +121,28 @@ class Train(Asked):
     def runs(self) -> tuple[list[Run], dict[str, Callable[[], Any]]]:
         """The runs this command asks for, checked, and how to read the files that they name by digest."""
         env = outside.named("env", self.env, WORLDS)
-        method = outside.named("method", self.method, METHODS)
-        world, files = WORLDS[env], {}
-        given: dict[str, dict[str, list[Any]]] = {"method": {}, "world": {}, "learner": {}}
-        for name, texts in self._given().items():
-            owner, one = _owner(name, {"method": METHODS[method], "world": world, "learner": Learner})
-            if one.name in given[owner]:
-                raise Refused(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
-            given[owner][one.name] = values = [_digest(Path(text)) if one.file else one.read(text) for text in texts]
-            if one.file:
-                files |= {label: partial(one.file, Path(text)) for label, text in zip(values, texts)}
+        world, files, runs = WORLDS[env], {}, []
         run = Run(
             env=env,
             dilemma=self.dilemma or world.dilemmas[0],
-            method=method,
             steps=int(self.steps or world.steps),
             detector=self.detector,
             penalty=self.penalty,
             learner=world.learner,
         )
-        runs = [
-            replace(run, settings=own, world=options, learner=replace(world.learner, **learner), gamma=gamma, seed=seed)
-            for own, options, learner in product(*map(_combinations, given.values()))
-            for gamma in self.gamma
-            for seed in self.seeds
-        ]
+        methods = [Chosen.read(text) for text in self.method]
+        for method, texts in zip(methods, _each(methods, self._given(), (world, Learner))):
+            given = _values(texts, {"method": METHODS[method.name], "world": world, "learner": Learner}, files)
+            for own, options, learner in product(*map(_combinations, given.values())):
+                one = replace(run, method=method.name, settings=own, world=options)
+                one = replace(one, learner=replace(world.learner, **learner))
+                runs += [replace(one, gamma=gamma, seed=seed) for gamma in self.gamma for seed in self.seeds]
         if not runs:
-            raise Refused("there is no run to train; give at least one of --seeds and --gamma")
-        return [run.checked() for run in runs], files
+            raise Refused("there is no run to train; give at least one of --method, --seeds and --gamma")
+        found = Counter(run.checked().id for run in runs)
+        if twice := [run for run in runs if found[run.id] > 1]:
+            raise Refused(f"the same run was given twice: {twice[0].method} {twice[0].arm}, seed {twice[0].seed}")
+        return runs, files
 
     def _given(self) -> dict[str, list[str]]:
         """Every setting on the command line, by name, with its values as they were typed."""
@@ -154,10 +156,74 @@ class Train(Asked):
             if name in found:
                 raise Refused(f"{name} is given twice; give its values together: --set {name}=1,2")
             found[name] = values.split(",")
-        for name, values in found.items():
-            if len(set(values)) < len(values):
-                raise Refused(f"--{name} {' '.join(values)} names a value twice")
         return found
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A method on the command line, with the settings that follow its name, as they were typed."""
+
+    name: str
+    own: dict[str, list[str]]
+
+    @classmethod
+    def read(cls, text: str) -> "Chosen":
+        parts = text.split(":")  # your own method has a colon in its name: module:Class:beta=0.1
+        chosen = cls(outside.named("method", ":".join(part for part in parts if "=" not in part), METHODS), {})
+        for part in parts:
+            name, equals, values = part.partition("=")
+            if equals and name not in chosen.known:
+                listed = ", ".join(chosen.known) or "no settings"
+                raise Refused(f"--method {text}: {chosen.name} has no setting {name!r}; it has {listed}")
+            if name in chosen.own:
+                raise Refused(f"--method {text}: {name} is given twice; give its values together: {name}=1,2")
+            if equals:
+                chosen.own[name] = values.split(",")
+        return chosen
+
+    @property
+    def known(self) -> dict[str, settings.Setting]:
+        return settings.of(METHODS[self.name])
+
+    def takes(self, name: str) -> bool:
+        """A setting that is given to all methods."""
+        return name in self.known and name not in self.own
+
+
+def _each(methods: list[Chosen], shared: dict[str, list[str]], others: tuple[type, ...]) -> list[dict[str, list[str]]]:
+    """The settings of each method's runs: its own, and those given to all that are its own, the world's or nobody's."""
+    elsewhere = {name for other in others for name in settings.of(other)}
+    found = [{f"method.{name}": texts for name, texts in method.own.items()} for method in methods]
+    for name, texts in shared.items():
+        bare = name.removeprefix("method.")
+        takers = [method for method in methods if method.takes(bare)]
+        if len({method.known[bare].help for method in takers}) > 1:
+            means = {method.known[bare].help: method.name for method in takers}
+            said = " and ".join(f"{help!r} to {method}" for help, method in means.items())
+            apart = " ".join(f"{method.name}:{bare}=..." for method in takers)
+            raise Refused(f"{bare} means {said}; give each its own: --method {apart}")
+        known = any(bare in method.known for method in methods)
+        if known and not takers and bare not in elsewhere:
+            raise Refused(f"{bare} is given twice: every method that has it was given its own")
+        for method, given in zip(methods, found):
+            if method in takers or not known or bare in elsewhere:
+                given[name] = texts
+    return found
+
+
+def _values(texts: dict[str, list[str]], owners: dict[str, type], files: dict[str, Callable[[], Any]]):
+    """Every setting as values, by whose it is; `files` learns how to read those that name one."""
+    given: dict[str, dict[str, list[Any]]] = {owner: {} for owner in owners}
+    for name, typed in texts.items():
+        owner, one = _owner(name, owners)
+        if one.name in given[owner]:
+            raise Refused(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
+        if len(set(typed)) < len(typed):
+            raise Refused(f"--{one.name} {' '.join(typed)} names a value twice")
+        given[owner][one.name] = values = [_digest(Path(text)) if one.file else one.read(text) for text in typed]
+        if one.file:
+            files |= {label: partial(one.file, Path(text)) for label, text in zip(values, typed)}
+    return given
 
 
 def _owner(name: str, owners: dict[str, type]) -> tuple[str, settings.Setting]:

@@ -102,12 +102,13 @@ def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options:
     begin = jax.jit(partial(ppo.init, program))
     checkpoints = Checkpoints(home / "checkpoints")
     state = checkpoints.restore(jax.eval_shape(begin, members, params), options.say)
-    state = begin(members, params) if state is None else jax.device_put(state)
-    members, state = spread((members, state), len(runs), options.devices)
+    done = 0 if state is None else int(state.update)
     for folder in folders:
-        folder.truncate_metrics(int(state.update))
-    options.progress.start(runs, int(state.update))
+        folder.truncate_metrics(done)
+    options.progress.start(runs, done)
     try:
+        state = begin(members, params) if state is None else jax.device_put(state)
+        members, state = spread((members, state), len(runs), options.devices)
         state = _updates(runs, folders, checkpoints, chunk, options, program, members, state)
     finally:
         options.progress.stop()
@@ -129,8 +130,11 @@ def _finish(runs, folders: list[RunFolder], world, told: Sequence[int], params: 
 
 def _updates(runs, folders, checkpoints: Checkpoints, chunk: int, options: Options, program, members, state):
     """All updates that are left, chunk by chunk; Interrupted, after a checkpoint, when a signal asks for it."""
-    done, last_save = int(state.update), time.monotonic()
+    done = int(state.update)
     with Signals(options.asked()) as stop:
+        run_chunk.lower(program, chunk, members, state, chunk).compile()  # apart, so that its time is known
+        options.progress.compiled()
+        last_save = time.monotonic()
         while done < program.updates:
             length = min(chunk, program.updates - done)
             began = time.monotonic()
