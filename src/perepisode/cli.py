@@ -341,17 +341,20 @@ class Watch:
 class Bench:
     """Measure how fast this machine trains on Craftax, and with how much memory."""
 
-    populations: tuple[int, ...] = setting((1, 3, 8), low=1)  # Runs side by side.
-    envs: int = setting(1024, low=1)  # Worlds of each training run.
-    hidden: int = setting(512, low=1)  # Width of the network.
+    populations: tuple[int, ...] = setting((), low=1)  # Runs side by side; 1 3 8 16, or 1 3 on a CPU, if left out.
+    envs: int | None = setting(None, low=1)  # Worlds of each training run; 1024, or 64 on a CPU, if left out.
+    hidden: int | None = setting(None, low=1)  # Width of the network; 512, or 128 on a CPU, if left out.
     precision: tuple[Literal["bf16", "fp32"], ...] = ("bf16",)  # Matrix products.
+    profile: bool = False  # Also say what part of an update goes to acting, recurrence, products and optimizer.
     out: Path = Path("bench.json")  # File to write.
 
     def __call__(self) -> int:
         _prepare_jax()
-        from perepisode.study.bench import bench
+        from perepisode.study.bench import bench, here
 
-        bench(self.out, self.populations, replace(Learner(), envs=self.envs, hidden=self.hidden), self.precision)
+        populations, learner = here()
+        learner = replace(learner, envs=self.envs or learner.envs, hidden=self.hidden or learner.hidden)
+        bench(self.out, self.populations or populations, learner, self.precision, self.profile)
         print(f"wrote {self.out}\nnext: perepisode study plan --bench {self.out}")
         return 0
 

@@ -115,7 +115,8 @@ def sequence(
     """Logits [time, env, action] and values [time, env] of a rollout.  Memory is cleared where an episode starts."""
     apart = jax.default_backend() == "cpu"
     gates = _input_gates(params, world, observation, features, precision, apart)
-    hidden = gru(gates, memory, starts, params.gru_input[1], *params.gru_hidden, _dtype(precision))
+    with jax.named_scope("recurrence"):
+        hidden = gru(gates, memory, starts, params.gru_input[1], *params.gru_hidden, _dtype(precision))
     return _heads(params, hidden, precision)
 
 
@@ -136,6 +137,7 @@ def step(
     return *_heads(params, memory, precision), memory
 
 
+@jax.named_scope("products")
 def _input_gates(params, world, observation, features, precision, apart=False):
     """Everything before the recurrence, for all steps at once, but for the gates' bias.
 
@@ -194,6 +196,7 @@ def _side_by_side(pairs, precision):
     return jax.lax.optimization_barrier(jnp.concatenate(vectors, axis=-1)), jnp.concatenate(kernels)
 
 
+@jax.named_scope("products")
 def _heads(params, hidden, precision):
     """Actor and critic; their first layers read the same input, so they are one product."""
     (actor_in, critic_in) = params.actor[0], params.critic[0]

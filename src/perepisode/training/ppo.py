@@ -170,6 +170,7 @@ def mesh(devices: int) -> Mesh:
 # ---- acting -------------------------------------------------------------------------------------------------
 
 
+@jax.named_scope("acting")
 def rollout(program: Program, members: Population, state: TrainState):
     """`rollout` steps of every world → state, Batch [time, run, env], Record [time, run, env], last values."""
 
@@ -336,9 +337,11 @@ def learn(program: Program, rate, params, adam, memory, batch: Batch, last_value
         # taken once: otherwise every element of the network's input would look up its row again
         part = jax.lax.optimization_barrier(jax.tree.map(lambda x: jnp.take(x, envs, axis=1), (batch, targets)))
         gradient, seen = jax.grad(loss, has_aux=True)(params, program.world, learner, memory[envs], *part)
-        step, adam = optimizer(learner).update(gradient, adam)
-        params = jax.tree.map(lambda p, s: p - rate * s, params, step)
-        return (params, adam), {**seen, "grad_norm": optax.tree.norm(gradient)}
+        with jax.named_scope("optimizer"):
+            step, adam = optimizer(learner).update(gradient, adam)
+            params = jax.tree.map(lambda p, s: p - rate * s, params, step)
+            seen["grad_norm"] = optax.tree.norm(gradient)
+        return (params, adam), seen
 
     orders = jax.vmap(lambda k: jax.random.permutation(k, learner.envs))(jax.random.split(key, learner.epochs))
     (params, adam), seen = jax.lax.scan(minibatch, (params, adam), orders.reshape(-1, width))
