@@ -70,10 +70,15 @@ class Run:
 
     @property
     def structure(self) -> str:
-        """What the runs of one program must share: world, sizes, length, and the shape of what the agent sees."""
+        """What the runs of one program must share: world, sizes and length.  Their methods may be any."""
         plain = self.to_json()
-        told = METHODS[self.method].tells(self.settings)
-        return canonical([plain["env"], plain["world"], plain["learner"], self.steps, told])
+        return canonical([plain["env"], plain["world"], plain["learner"], self.steps])
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What decides how its objective computes: the method, and those of its settings that are words."""
+        own = settings.of(METHODS[self.method]).values()
+        return self.method, *(str(self.settings.get(one.name, one.default)) for one in own if one.word)
 
     def objective(self, files: Mapping[str, Any] | None = None) -> Objective:
         """What it maximises; `files` holds what its settings name by the digest of a file."""

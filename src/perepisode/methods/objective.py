@@ -161,11 +161,6 @@ class Objective:
         settings.check(cls, given, cls.name)
 
     @classmethod
-    def tells(cls, given: Mapping[str, Any]) -> str:
-        """What its agents are told, which decides the shape of what they see: "" for nothing."""
-        return given.get("told", cls.told) or ""
-
-    @classmethod
     def arm(cls, given: Mapping[str, Any]) -> str:
         """Label within the method: what is swept, then what the agent is told if that is not the default."""
         whole = cls.complete(given)

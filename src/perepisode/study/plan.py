@@ -110,7 +110,7 @@ def compose(runs: Sequence[Run], size: int, evaluation: Protocol | None = None, 
         raise Refused("there is no run to plan")
     for run in runs:
         run.checked()
-    # the pools come first, dilemma by dilemma, so that no distillation waits for a pack it does not need
+    # the pools come first: distillation waits for them
     runs = sorted(runs, key=_turn)
     late = [run for run in runs if run.method == "esr_distilled"]
     awaited = [run for run in runs if late and run.method in POOL]

@@ -112,16 +112,16 @@ def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options:
     finally:
         options.progress.stop()
         checkpoints.close()
-    _finish(runs, folders, state.params)
+    _finish(runs, folders, program.world, members.told, state.params)
     checkpoints.remove()
 
 
-def _finish(runs: tuple[Run, ...], folders: list[RunFolder], params: network.Params) -> None:
+def _finish(runs, folders: list[RunFolder], world, told: Sequence[int], params: network.Params) -> None:
     """Every policy first, then every mark: a kill in between leaves no run done while its siblings train again."""
     exported = []
-    for index, (run, folder) in enumerate(zip(runs, folders)):
+    for index, (run, folder, extra) in enumerate(zip(runs, folders, told)):
         if not folder.failed:
-            own = jax.tree.map(lambda x, i=index: x[i], params)
+            own = network.narrow(jax.tree.map(lambda x, i=index: x[i], params), world, extra)
             exported.append((folder, run, save_policy(folder.path, run, weights(own))))
     for folder, run, digest in exported:
         folder.finish(run, digest)

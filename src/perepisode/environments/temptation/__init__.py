@@ -54,7 +54,7 @@ class Temptation(World):
     gain: float = setting(5.0, "the most that yielding pays", above=0)
 
     name, dilemmas, audits, actions = "temptation", ("temptation",), ("offers",), 2
-    learner, shape, pack = MINIATURE, SHAPE, 32
+    learner, shape, pack = MINIATURE, SHAPE, 48
     protocol = Protocol(envs=256, steps=480)
     stakes = "Temptations"
 
