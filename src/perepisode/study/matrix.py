@@ -143,7 +143,8 @@ def only(found: Mapping[str, list[Run]], words: str) -> dict[str, list[Run]]:
         for family, runs in found.items()
     }
     if not any(chosen.values()):
-        raise Refused(f"--only {words} leaves no run; the words name runs, but no run has them all")
+        listed = "; ".join(f"{kind}: {', '.join(sorted(words))}" for kind, words in wanted.items())
+        raise Refused(f"--only {words} leaves no run; a run must have one of each kind, and none has one of {listed}")
     return {family: runs for family, runs in chosen.items() if runs}
 
 

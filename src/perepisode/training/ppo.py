@@ -335,11 +335,10 @@ def learn(program: Program, rate, params, adam, memory, batch: Batch, last_value
 
 # ---- what is reported ---------------------------------------------------------------------------------------
 
-MOST_COUNTED = 64  # episodes with more events than this share the last bin
-
 
 def summary(members: Population, duals, record: Record) -> dict[str, jax.Array]:
-    """Sums over the window's finished episodes and the histogram of their own-dilemma counts, for every run."""
+    """Sums over the window's finished episodes, and at every step the episode's count of its own dilemma if it ended
+    there, -1 if not, for every run."""
     ended, totals = record.ended, record.totals
     utility = members.joined(
         lambda o, dual, totals: o.worth(dual, totals),
@@ -354,14 +353,12 @@ def summary(members: Population, duals, record: Record) -> dict[str, jax.Array]:
     def total(x):
         return jnp.where(ended, x, 0).sum(axis=(1, 2))
 
-    bins = jnp.arange(MOST_COUNTED + 1)
-    hits = (jnp.minimum(own, MOST_COUNTED)[..., None] == bins) & ended[..., None]
     return {
         "episodes": ended.sum(axis=(1, 2)),
         "return_sum": total(jnp.swapaxes(totals.accrued.task_return, 0, 1)),
         "length_sum": total(jnp.swapaxes(totals.length, 0, 1)),
         "utility_sum": total(utility),
-        "counts": hits.sum(axis=(1, 2)),
+        "counts": jnp.where(ended, own, -1).reshape(len(own), -1),
         "multiplier": members.joined(lambda o, dual: o.multiplier(dual), duals),
     }
 
