@@ -10,8 +10,8 @@ Of a curve, `value("multiplier_no_killing", {"arm": "d=1"}, "mean", steps=5e7)` 
 `values("runs", {"agent": "ESR (k=1)", "seed": [42, 123]}, "return")` is a list, a number for each of the seeds, to be
 added up by `| sum` or counted by `| length`.
 
-A discussion travels with tables between people, so it is data: words, numbers, `set`, `macro`, `if`, and calls of what it
-is given.  It looks into nothing, imports nothing and has no loops; its size and its work are limited.
+A discussion travels with tables between people, so it is data: words, numbers, `set`, `macro`, `if`, and calls of what
+it is given.  It looks into nothing, imports nothing and has no loops; its size and its work are limited.
 """
 
 import re
@@ -106,9 +106,9 @@ LARGEST = 2**16  # bytes of the file
 MOST_TEXT = 10_000  # characters of what one call or sum takes or makes
 MOST_WORDS = 1_000_000  # characters in all
 NODES = {
-    "Template", "Output", "TemplateData", "Name", "Const", "Assign", "Macro", "Call", "Keyword", "If", "CondExpr", "Test",
-    "Filter", "List", "Tuple", "Dict", "Pair", "Concat", "Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Neg", "Pos",
-    "Compare", "Operand", "And", "Or", "Not",
+    "Template", "Output", "TemplateData", "Name", "Const", "Assign", "Macro", "Call", "Keyword", "If", "CondExpr",
+    "Test", "Filter", "List", "Tuple", "Dict", "Pair", "Concat", "Compare", "Operand", "And", "Or", "Not",
+    "Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Neg", "Pos",
 }  # fmt: skip
 FILTERS = ("sum", "int", "float", "length", "round", "abs", "min", "max", "first", "last", "sort")
 
