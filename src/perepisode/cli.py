@@ -69,7 +69,7 @@ class Asked:
     # Settings as name=value or name=value,value: those of your own method or world, or any of those below.
     set: tuple[str, ...] = ()
     checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
-    chunk: int = setting(10, low=1)  # Updates between two looks at signals and files.
+    chunk: int = setting(10, low=1, high=1000)  # Updates between two looks at signals and files.
     out: Path = Path("out")  # Folder of run folders.
 
 
@@ -191,9 +191,9 @@ class Evaluate:
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
     # Episodes table to write or extend; episodes.parquet in the first folder, or here, if left out.
     out: Path | None = None
-    envs: int = setting(Protocol.envs, low=1)  # Worlds for each agent.
-    steps: int = setting(Protocol.steps, low=1)  # The paper's window.
-    first: int = setting(Protocol.first, low=1)  # Episodes of every world that make up the unbiased protocol.
+    envs: int = setting(Protocol.envs, low=1, high=2**20)  # Worlds for each agent.
+    steps: int = setting(Protocol.steps, low=1, high=10**8)  # The paper's window.
+    first: int = setting(Protocol.first, low=1, high=10**6)  # Episodes of every world: the unbiased protocol.
     seed: int = setting(Protocol.seed, low=0, high=LARGEST_SEED)  # Of the worlds the agents are judged in.
 
     def __call__(self) -> int:
@@ -395,6 +395,9 @@ def _told(error: Exception) -> int:
     if type(error).__name__ == "DiskTrouble" or getattr(error, "errno", None) in (ENOSPC, EDQUOT, EIO):
         _say(error)
         return DISK
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        _say("there is not enough memory for this; use fewer worlds, a smaller network or fewer runs at a time")
+        return WRONG_INPUT
     if isinstance(error, OSError) and error.filename is not None:  # a path that cannot be used as it was given
         _say(f"{error.filename}: {error.strerror}; give another path")
         return WRONG_INPUT

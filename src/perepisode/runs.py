@@ -193,12 +193,19 @@ class RunFolder:
     @property
     def failed(self) -> str | None:
         """Why the run diverged, or None."""
-        path = self.path / "failed"
+        path = self._own("failed")
         return reading.visible(reading.text(path, "delete it").strip()) if path.is_file() else None
 
     @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
+
+    def _own(self, name: str) -> Path:
+        """A file of this folder, and no link to one elsewhere: what is said of it is said to others."""
+        path = self.path / name
+        if path.is_symlink() and path.resolve().parent != self.path.resolve():
+            raise Refused(f"{path} is a link that leads out of its folder; put the file itself there")
+        return path
 
     def open(self, run: Run, device: str) -> None:
         """Create the folder, or make sure that it is this run's."""
@@ -211,20 +218,20 @@ class RunFolder:
 
     def read(self) -> Run:
         """The run this folder belongs to; Refused if the folder is not one, or of another format or config."""
-        path = self.path / "run.json"
+        path = self._own("run.json")
         if not path.exists():
             raise Refused(f"{self.path} is no run folder: it has no run.json")
         plain = reading.plain(path, "delete the folder and train the run again")
         if plain.get("format") != FORMAT:
             raise Refused(
-                f"{path} has format {plain.get('format')}, this version reads {FORMAT}; use another --out folder"
+                f"{path} has format {plain.get('format')!r}, this version reads {FORMAT}; use another --out folder"
             )
         return described(plain, path, "use another --out folder")
 
     @property
     def utility(self) -> dict[str, Any] | None:
         """The distilled utility that the run was trained with, as plain values; None where it has none."""
-        path = self.path / "utility.json"
+        path = self._own("utility.json")
         return reading.plain(path, "train the run again") if path.exists() else None
 
     def load(self) -> tuple[Run, dict[str, np.ndarray]]:
@@ -270,8 +277,8 @@ def described(plain: dict[str, Any], path: Path, remedy: str) -> Run:
         raise Refused(f"{path} describes no run that this version knows ({error!r}); {remedy}") from None
     if given != stated:
         raise Refused(
-            f"{path} says id {stated} but its configuration gives {given}: it was made by another version (of its "
-            f"world {plain.get('version', 1)}, here {WORLDS[run.env].version}) or edited; {remedy}"
+            f"{path} says id {stated!r} but its configuration gives {given!r}: it was made by another version or "
+            f"edited; {remedy}"
         )
     return run
 
@@ -301,7 +308,7 @@ def load_policy(folder: Path) -> tuple[Run, dict[str, np.ndarray]]:
             if reason
             else f"{folder} is not finished; start the command that trains it again, it resumes"
         )
-    path, again = Path(folder) / "policy.safetensors", "train the run again"
+    path, again = run_folder._own("policy.safetensors"), "train the run again"
     content = reading.content(path, again, LARGEST_POLICY)
     if hashlib.sha256(content).hexdigest() != reading.plain(path.with_suffix(".json"), again).get("sha256"):
         raise Refused(f"{path} is damaged: its sha256 is not the one in policy.json; {again}")

@@ -183,7 +183,7 @@ def _floats(table: pd.DataFrame, column: str) -> np.ndarray:
 def _refuse_rows(table: pd.DataFrame, column: str, bad: np.ndarray, remedy: str) -> None:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        value = table[column].iloc[row]
+        value = reading.visible(str(table[column].iloc[row]))[:40]
         raise ValueError(f"{column}={value} in row {row} ({int(bad.sum())} such rows): {remedy}")
 
 
@@ -217,14 +217,15 @@ def _read_parquet(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, d
 
     try:
         with pq.ParquetFile(path) as file:
+            rows = file.metadata.num_rows
             wanted = [name for name in file.schema_arrow.names if name not in without]
-            if file.metadata.num_rows > MOST_ROWS:
-                raise ValueError(f"{path} has {file.metadata.num_rows} rows; a table holds at most {MOST_ROWS}")
             told = reading.row((file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"{}").decode(errors="replace"))
-            return file.read(columns=wanted).to_pandas(ignore_metadata=True), told or {}
-    except (pa.ArrowException, OSError) as error:
+            if rows <= MOST_ROWS:
+                return file.read(columns=wanted, use_pandas_metadata=False).to_pandas(ignore_metadata=True), told or {}
+    except (pa.ArrowException, ValueError, OSError) as error:
         reason = reading.first_line(error)
         raise ValueError(f"{path} is not a complete parquet file ({reason}); write it again") from error
+    raise ValueError(f"{path} has {rows} rows; a table holds at most {MOST_ROWS}")
 
 
 def _read_csv(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:

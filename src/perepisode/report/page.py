@@ -87,8 +87,9 @@ def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
         for key in ("label", "kind", "return", "mean_violations", "cvar"):
             if key not in item:
                 raise ValueError(f"exact optimum {item.get('label', item)!r} has no {key!r}; it needs one")
-        shares = item.get("distribution") or ()
-        numbers = [item["return"], item["mean_violations"], item["cvar"], item.get("p_over", 0.0), *shares]
+        shares = item.get("distribution", [])
+        numbers = [item["return"], item["mean_violations"], item["cvar"], item.get("p_over", 0.0)]
+        numbers += shares if isinstance(shares, list) else [None]
         if not all(np.isfinite(reading.number(value)) for value in numbers):
             raise ValueError(f"exact optimum {item['label']!r} holds what is no number; write it again")
     return items

@@ -187,7 +187,7 @@ def load(out: Path) -> Study:
         raise Refused(f"{out} holds no study; start one with `perepisode study run --out {out}`")
     plain = reading.plain(path, "put it back or choose another --out")
     if plain.get("format") != FORMAT:
-        raise Refused(f"{path} has format {plain.get('format')}, this version reads {FORMAT}; choose another --out")
+        raise Refused(f"{path} has format {plain.get('format')!r}, this version reads {FORMAT}; choose another --out")
     try:
         tasks: tuple[Task, ...] = ()
         for task in plain["tasks"]:

@@ -45,7 +45,7 @@ def _read_task(task: Task, out: Path, known: dict[str, TaskState]) -> TaskState:
     diverged = sum(1 for member in task.members if RunFolder(out / "runs" / member.folder).failed)
     detail = f"{diverged} diverged" if diverged else ""
     after = [known[name] for name in task.after]
-    if (done := folder.done) and set(done_of(after)) <= set(map(str, done.get("after") or ())):
+    if (done := folder.done) and set(done_of(after)) <= _names(done):
         return TaskState(task, "done", 1.0, speed, 0.0, detail, diverged)
     beat = folder.beat
     if beat:
@@ -60,6 +60,11 @@ def _read_task(task: Task, out: Path, known: dict[str, TaskState]) -> TaskState:
 def done_of(states: list[TaskState]) -> list[str]:
     """Names of the finished ones.  A task notes them when it ends: a report of fewer than there are now is old."""
     return [one.task.name for one in states if one.state == "done"]
+
+
+def _names(done: dict) -> set[str]:
+    after = done.get("after")
+    return set(map(str, after)) if isinstance(after, list) else set()
 
 
 def before(study: Study, out: Path, task: Task) -> list[TaskState]:
