@@ -65,7 +65,7 @@ def left(home: Path) -> dict[str, str]:
     found = {}
     for path in sorted(path for path in home.rglob("*") if path.is_file()):
         name = str(path.relative_to(home))
-        if name == "log" or any(part in ("tasks", "populations") for part in path.parts):
+        if path.name in ("log", "lock") or any(part in ("tasks", "populations") for part in path.parts):
             continue
         if path.name == "metrics.jsonl":
             rows = [json.loads(line) for line in path.read_text().splitlines()]

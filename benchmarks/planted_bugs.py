@@ -38,45 +38,81 @@ T_TRAIN, T_RULES, T_DISTILL = f"{T_TRAINING}train.py", f"{T_TRAINING}rules.py", 
 T_UTIL = f"{T_TRAINING}utilities.py"
 T_COMPARE, T_METRICS = "tests/evaluation/test_compare.py", "tests/test_metrics.py"
 T_ROLL, T_REPLAY = "tests/evaluation/test_rollout.py", "tests/replay/test_replay.py"
-T_TABLES, T_POINTS = "tests/report/test_tables.py", "tests/report/test_points.py"
+T_POINTS = "tests/report/test_points.py"
 T_DET = "tests/environments/test_craftax_detectors.py"
 T_PACK, T_MATRIX = "tests/study/test_packing.py", "tests/study/test_matrix.py"
 
 BUGS = (
     # ---- learning
-    Bug("gae: γ weighs the next value", PPO, "rewards + gamma * keep", "rewards + keep", T_PPO),
-    Bug("gae: λ weighs the next advantage", PPO, "error + gamma * lam * keep", "error + gamma * keep", T_PPO),
-    Bug("gae: nothing is carried over an end", PPO, "error + gamma * lam * keep", "error + gamma * lam", T_PPO),
+    Bug(
+        "gae: γ weighs the next value",
+        PPO,
+        "rewards + gamma * keep",
+        "rewards + keep",
+        f"{T_PPO}::test_gae_against_the_loop",
+    ),
+    Bug(
+        "gae: λ weighs the next advantage",
+        PPO,
+        "error + gamma * lam * keep",
+        "error + gamma * keep",
+        f"{T_PPO}::test_gae_against_the_loop",
+    ),
+    Bug(
+        "gae: nothing is carried over an end",
+        PPO,
+        "error + gamma * lam * keep",
+        "error + gamma * lam",
+        f"{T_PPO}::test_gae_against_the_loop",
+    ),
     Bug(
         "gae: the last value follows the last step",
         PPO,
         "values[1:], last_value[None]",
         "values[1:], values[:1]",
-        T_PPO,
+        f"{T_PPO}::test_gae_against_the_loop",
     ),
-    Bug("loss: the smaller of the two surrogates", PPO, "-jnp.minimum(ratio", "-jnp.maximum(ratio", T_PPO),
+    Bug(
+        "loss: the smaller of the two surrogates",
+        PPO,
+        "-jnp.minimum(ratio",
+        "-jnp.maximum(ratio",
+        f"{T_PPO}::test_loss_against_the_loop",
+    ),
     Bug(
         "loss: the ratio is clipped on both sides",
         PPO,
         "jnp.clip(ratio, 1.0 - learner.clip",
         "jnp.clip(ratio, 0.0",
-        T_PPO,
+        f"{T_PPO}::test_loss_against_the_loop",
     ),
-    Bug("loss: the larger of the two value errors", PPO, "0.5 * jnp.maximum((value", "0.5 * jnp.minimum((value", T_PPO),
-    Bug("loss: entropy is rewarded", PPO, "- learner.entropy * entropy", "+ learner.entropy * entropy", T_PPO),
+    Bug(
+        "loss: the larger of the two value errors",
+        PPO,
+        "0.5 * jnp.maximum((value",
+        "0.5 * jnp.minimum((value",
+        f"{T_PPO}::test_loss_against_the_loop",
+    ),
+    Bug(
+        "loss: entropy is rewarded",
+        PPO,
+        "- learner.entropy * entropy",
+        "+ learner.entropy * entropy",
+        f"{T_PPO}::test_loss_against_the_loop",
+    ),
     Bug(
         "loss: advantages are centred",
         PPO,
         "(targets.advantage - targets.advantage.mean())",
         "(targets.advantage)",
-        T_PPO,
+        f"{T_PPO}::test_loss_against_the_loop",
     ),
     Bug(
         "learn: targets are advantages plus values",
         PPO,
         "Targets(advantage, advantage + batch.value)",
         "Targets(advantage, advantage)",
-        T_PPO,
+        f"{T_PPO}::test_learning_values_what_follows_by_where_episodes_end",
     ),
     Bug(
         "learn: the learning rate falls with the updates done",
@@ -97,21 +133,21 @@ BUGS = (
         PPO,
         "params=_where_alive(alive, params, before.params)",
         "params=params",
-        T_POP,
+        f"{T_POP}::test_a_diverging_member_is_stopped_and_the_others_go_on",
     ),
     Bug(
         "bootstrap: only timeouts",
         PPO,
         "record.end_cause == EndCause.TIMEOUT",
         "record.ended",
-        "tests/training/test_bootstrap.py",
+        f"{T_TRAINING}bootstrap.py::test_only_timeouts_are_bootstrapped",
     ),
     Bug(
         "memory: cleared where an episode starts",
         "training/network.py",
         "jnp.where(starts[:, None], 0.0, memory)",
         "memory",
-        T_PPO,
+        f"{T_PPO}::test_one_step_at_a_time_equals_the_sequence",
     ),
     Bug(
         "metrics: counts of finished episodes alone",
@@ -162,7 +198,7 @@ BUGS = (
         "evaluation/distill.py",
         "np.sign(v_b - v_a)",
         "np.sign(v_a - v_b)",
-        T_DISTILL,
+        f"{T_DISTILL}::test_the_rule_by_hand",
     ),
     Bug(
         "lagrangian: λ rises above the budget",
@@ -230,18 +266,34 @@ BUGS = (
         f"{T_OBJ} tests/training/test_told.py",
     ),
     # ---- episodes
-    Bug("charging: once a step", POP, "jnp.minimum(count, 1)", "count", T_POP),
-    Bug("charging: the run's own dilemma", POP, "outcome.violations)[self.dilemma]", "outcome.violations)[0]", T_POP),
+    Bug("charging: once a step", POP, "jnp.minimum(count, 1)", "count", f"{T_POP}::test_charging"),
     Bug(
-        "leak: what was accrued is cleared at an end", POP, "_zero_where(record.ended, x), totals)", "x, totals)", T_POP
+        "charging: the run's own dilemma",
+        POP,
+        "outcome.violations)[self.dilemma]",
+        "outcome.violations)[0]",
+        f"{T_POP}::test_charging",
     ),
-    Bug("judging enforces nothing", POP, "population.enforces & population.each", "population.each", T_POP),
+    Bug(
+        "leak: what was accrued is cleared at an end",
+        POP,
+        "_zero_where(record.ended, x), totals)",
+        "x, totals)",
+        f"{T_POP}::test_totals_are_written_before_the_reset_and_cleared_after_it",
+    ),
+    Bug(
+        "judging enforces nothing",
+        POP,
+        "population.enforces & population.each",
+        "population.each",
+        f"{T_POP}::test_enforcement_ends_training_episodes_but_not_judged_ones",
+    ),
     Bug(
         "hand out: every world is used once",
         "environments/fresh.py",
         "handed=fresh.handed + count",
         "handed=fresh.handed",
-        T_POP,
+        f"{T_POP}::test_every_finished_episode_gets_its_own_world_in_order_even_when_the_batch_runs_out",
     ),
     Bug("keys: a choice has its own at every step", "environments/fresh.py", "2 * time + 2", "2", T_RULES),
     Bug("keys: world and choice do not share one", "environments/fresh.py", "2 * time + 2", "2 * time + 1", T_RULES),
@@ -269,21 +321,21 @@ BUGS = (
         "evaluation/rollout.py",
         "agent.run.seed) for agent in agents]",
         "place) for place, agent in enumerate(agents)]",
-        T_ROLL,
+        f"{T_ROLL}::test_episode_keys_are_the_runs_own",
     ),
     Bug(
         "replay: each step has its own key",
         "replay/episode.py",
         "world_key(episode, time)",
         "world_key(episode, 0)",
-        T_REPLAY,
+        f"{T_REPLAY}::test_steps_against_stepping_by_hand",
     ),
     Bug(
         "replay: every column is compared",
         "replay/episode.py",
         "if name in row and row[name] != value]",
         'if name == "return" and row[name] != value]',
-        T_REPLAY,
+        f"{T_REPLAY}::test_another_number_in_the_row_is_noticed",
     ),
     # ---- statistics
     Bug(
@@ -309,15 +361,21 @@ BUGS = (
         COMPARE,
         "generator.integers(len(histograms), size=len(histograms))",
         "range(len(histograms))",
-        T_COMPARE,
+        f"{T_COMPARE}::test_bootstrap_covers_between_seed_spread",
     ),
-    Bug("bootstrap: 95 %", COMPARE, "[(1 - level) / 2, (1 + level) / 2]", "[1 - level, level]", T_COMPARE),
+    Bug(
+        "bootstrap: 95 %",
+        COMPARE,
+        "[(1 - level) / 2, (1 + level) / 2]",
+        "[1 - level, level]",
+        f"{T_COMPARE}::test_bootstrap_of_one_seed_equals_the_plain_bootstrap",
+    ),
     Bug(
         "matched: interpolated by distance",
         COMPARE,
         "(target - returns[low]) / spread",
         "(returns[high] - target) / spread",
-        f"{T_COMPARE} {T_TABLES}",
+        T_COMPARE,
     ),
     Bug(
         "hypervolume: fewer violations are better",
@@ -353,7 +411,7 @@ BUGS = (
         "config.py",
         "return int(value)\n    return value",
         "return value\n    return value",
-        T_TRAIN,
+        f"{T_TRAIN}::test_run_ids_do_not_depend_on_how_numbers_are_written",
     ),
     Bug("packing: agents of one program alone", "study/packing.py", "run.structure", "run.env", T_PACK),
     Bug(
@@ -376,14 +434,14 @@ BUGS = (
         "runs.py",
         "hashlib.sha256(content).hexdigest() != reading",
         "False and reading",
-        T_TRAIN,
+        f"{T_TRAIN}::test_a_damaged_or_unfinished_policy_is_refused",
     ),
     Bug(
         "agent file: it vouches for its words",
         "trained/files.py",
         "_stated(content) != _digest(about)",
         "False",
-        "tests/agents/test_files.py",
+        "tests/agents/test_files.py::test_a_number_that_was_embellished_is_refused",
     ),
 )
 

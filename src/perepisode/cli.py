@@ -289,6 +289,8 @@ class Bench:
         _prepare_jax()
         from perepisode.study.bench import bench
 
+        if not self.populations or not self.precision:
+            raise Refused("there is nothing to measure; give at least one of --populations and of --precision")
         bench(self.out, self.populations, replace(Learner(), envs=self.envs, hidden=self.hidden), self.precision)
         print(f"wrote {self.out}\nnext: perepisode study plan --bench {self.out}")
         return 0

@@ -42,7 +42,7 @@ def works_or_one_line(*words: object) -> bool:
 
 
 def works(function, *given) -> bool:
-    """Whether it works; if not, it refuses in one line.  What is no Refused is said by the command line all the same."""
+    """Whether it works; if not, it refuses in one line, as a ValueError: the command line says any of them."""
     try:
         function(*given)
         return True

@@ -62,8 +62,8 @@ def read(path: str | Path, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str
         return [value(table, dict(zip(row, one)), column) for one in product(*several)]
 
     environment = _environment(work)
-    environment.globals = {"value": value, "values": values, "number": number, "percent": percent}
-    environment.globals |= {"plus_minus": plus_minus, "grouped": "{:,}".format}
+    writing = {how.__name__: _with_few_digits(how) for how in (number, percent, plus_minus)}
+    environment.globals = {"value": value, "values": values, "grouped": "{:,}".format, **writing}
     if not Path(path).is_file():
         raise Refused(f"there is no discussion {path}")
     try:
@@ -105,12 +105,22 @@ class Work:
 LARGEST = 2**16  # bytes of the file
 MOST_TEXT = 10_000  # characters of what one call or sum takes or makes
 MOST_WORDS = 1_000_000  # characters in all
+MOST_DIGITS = 50  # behind the point
 NODES = {
     "Template", "Output", "TemplateData", "Name", "Const", "Assign", "Macro", "Call", "Keyword", "If", "CondExpr",
     "Test", "Filter", "List", "Tuple", "Dict", "Pair", "Concat", "Compare", "Operand", "And", "Or", "Not",
     "Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Neg", "Pos",
 }  # fmt: skip
 FILTERS = ("sum", "int", "float", "length", "round", "abs", "min", "max", "first", "last", "sort")
+
+
+def _with_few_digits(how):
+    def written(value, *more, **named):
+        if any(isinstance(one, int) and one > MOST_DIGITS for one in (*more, *named.values())):
+            raise Refused(f"it writes a number with more than {MOST_DIGITS} digits")
+        return how(value, *more, **named)
+
+    return written
 
 
 def _refuse_all_but_words(tree) -> None:

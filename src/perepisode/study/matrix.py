@@ -135,6 +135,8 @@ def with_pools(chosen: list[Run], everything: list[Run]) -> list[Run]:
 def only(found: Mapping[str, list[Run]], words: str) -> dict[str, list[Run]]:
     """The runs that `words` name, e.g. `no_killing,esr`: words of one kind widen the choice, kinds narrow it."""
     kinds = [_wanted(found, word) for word in filter(None, (word.strip() for word in words.split(",")))]
+    if not kinds:
+        raise Refused(f"--only {words!r} names nothing; leave it out for all runs")
     wanted: dict[str, set[str]] = {}
     for kind, word in kinds:
         wanted.setdefault(kind, set()).add(word)
