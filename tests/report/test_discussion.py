@@ -127,7 +127,7 @@ def test_a_discussion_reads_no_other_file(tmp_path):
         "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
         "{% macro f(g) %}{{ g(g) }}{{ g(g) }}{% endmacro %}{{ f(f) }}",
         "{% macro a() %}xx{% endmacro %}"
-        + "".join(f"{{% macro {b}() %}}{{{{ {a}() }}}}{{{{ {a}() }}}}{{% endmacro %}}" for a, b in pairwise("abcdefghijklmno"))
+        + "".join(f"{{% macro {b}() %}}{{{{ {a}() ~ {a}() }}}}{{% endmacro %}}" for a, b in pairwise("abcdefghijklmno"))
         + "{{ o() }}",
         '{{ values("complete", {"agent": ["A"] * 999, "cvar": ["A"] * 999}, "cvar") }}',
         "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",

@@ -35,8 +35,8 @@ class Member:
 
     id: str
     folder: str
-    updates: int = setting(low=0)
-    steps: int = setting(low=0)
+    updates: int
+    steps: int
     plain: dict[str, Any]  # Run.to_json
 
     @classmethod
@@ -214,9 +214,9 @@ def _task(plain: dict[str, Any], before: list[str]) -> Task:
     if task.kind not in KINDS or task.name in before or not set(task.after) <= set(before):
         raise ValueError(f"task {task.name} is none that a study has")
     for member in members:
-        if not isinstance(member.id, str) or not isinstance(member.plain, dict):
+        whole = all(isinstance(count, int) and 0 <= count < 2**63 for count in (member.updates, member.steps))
+        if not isinstance(member.id, str) or not isinstance(member.plain, dict) or not whole:
             raise ValueError(f"a member of {task.name} is no run")
-        settings.check_fields(member)
     if not all(isinstance(name, str) and name.isprintable() for name in agents):
         raise ValueError(f"{task.name} names no agents")
     return task

@@ -92,7 +92,8 @@ def progress(task: Task, out: Path) -> tuple[float, float, float | None]:
     for member in task.members:
         row = last_row(out / "runs" / member.folder / "metrics.jsonl")
         if row and (update := reading.number(row.get("update"))) >= 0:
-            clock = row.get("clock") if isinstance(row.get("clock"), dict) else {}
+            clock = row.get("clock")
+            clock = clock if isinstance(clock, dict) else {}
             speed, left = (reading.number(clock.get(name)) for name in ("steps_per_second", "eta_seconds"))
             speed = speed * len(task.members) if speed > 0 else 0.0
             return min(1.0, update / max(1, member.updates)), speed, left if left >= 0 else None

@@ -16,9 +16,10 @@ Utility = Callable[[ArrayLike, float], np.ndarray]
 def read(path: str | Path) -> tuple[str, Utility, float]:
     """(name, u(R_ext, v), largest R_ext worth drawing) of a distilled utility's JSON file."""
     stored = reading.plain(path, esr_distilled.MAKE_ONE)
-    mean, std, *rest = esr_distilled.parts(stored, str(path))
+    mean, std, layers, offset, scale = esr_distilled.parts(stored, str(path))
     top = float(mean[0] + 2.5 * std[0])
-    return str(stored.get("dilemma") or Path(path).stem), _network(mean, std, *rest), max(top, 1.0)
+    name = str(stored.get("dilemma") or Path(path).stem)
+    return name, _network(mean, std, layers, offset, scale), max(top, 1.0)
 
 
 def _network(mean: np.ndarray, std: np.ndarray, layers: list, offset: float, scale: float) -> Utility:
