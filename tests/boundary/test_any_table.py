@@ -39,7 +39,7 @@ def home(tmp_path_factory):
     return tmp_path_factory.mktemp("tables")
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(NAMES, st.one_of(st.integers(0, 3), ANY), ANY, ANY), max_size=6))
 def test_four_columns_of_anything_are_read_or_refused(home, rows):
     """Nearly all are refused; reading is all that is tried."""
@@ -49,7 +49,7 @@ def test_four_columns_of_anything_are_read_or_refused(home, rows):
         assert np.isfinite(numbers.to_numpy(float)).all()
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(
     st.lists(
         st.tuples(
