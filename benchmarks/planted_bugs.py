@@ -37,7 +37,7 @@ T_PPO, T_OBJ, T_POP = f"{T_TRAINING}ppo.py", f"{T_TRAINING}objectives.py", f"{T_
 T_TRAIN, T_RULES, T_DISTILL = f"{T_TRAINING}train.py", f"{T_TRAINING}rules.py", f"{T_TRAINING}distill.py"
 T_UTIL = f"{T_TRAINING}utilities.py"
 T_COMPARE, T_METRICS = "tests/evaluation/test_compare.py", "tests/test_metrics.py"
-T_ROLL, T_REPLAY = "tests/evaluation/test_rollout.py", "tests/replay/test_replay.py"
+T_REPLAY = "tests/replay/test_replay.py"
 T_POINTS = "tests/report/test_points.py"
 T_DET = "tests/environments/test_craftax_detectors.py"
 T_PACK, T_MATRIX = "tests/study/test_packing.py", "tests/study/test_matrix.py"
@@ -272,7 +272,7 @@ BUGS = (
         POP,
         "outcome.violations)[self.dilemma]",
         "outcome.violations)[0]",
-        f"{T_POP}::test_charging",
+        T_RULES,
     ),
     Bug(
         "leak: what was accrued is cleared at an end",
@@ -321,7 +321,7 @@ BUGS = (
         "evaluation/rollout.py",
         "agent.run.seed) for agent in agents]",
         "place) for place, agent in enumerate(agents)]",
-        f"{T_ROLL}::test_episode_keys_are_the_runs_own",
+        T_RULES,
     ),
     Bug(
         "replay: each step has its own key",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from perepisode import metrics
-from perepisode.environments.base import EndCause
+from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.fresh import action_key, episode_key, reset_key, world_key
 from perepisode.environments.temptation import MINIATURE
 from perepisode.evaluation import rollout
@@ -19,7 +19,7 @@ from perepisode.methods import Accrued
 from perepisode.runs import Run, RunFolder
 from perepisode.training import population, ppo
 from perepisode.training.checkpoints import Checkpoints
-from perepisode.training.train import metric_rows, prepare
+from perepisode.training.train import metric_rows, prepare, weights
 
 LEARNER = replace(MINIATURE, envs=8, rollout=6, epochs=3, minibatches=2, hidden=4)
 RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * LEARNER.steps_per_update, learner=LEARNER)
@@ -90,6 +90,23 @@ def test_every_draw_of_an_episode_has_a_key_of_its_own():
     times = range(50)
     drawn = [reset_key(episode), *(world_key(episode, t) for t in times), *(action_key(episode, t) for t in times)]
     assert len({bytes(np.asarray(jax.random.key_data(key))) for key in drawn}) == len(drawn)
+
+
+@pytest.mark.parametrize(("dilemma", "by_paper", "charged"), [(0, False, 1.0), (1, False, 2.0), (2, True, 6.0)])
+def test_a_run_is_charged_on_its_own_dilemma_by_its_own_detector(dilemma, by_paper, charged):
+    charging = population.Charging(jnp.int32(dilemma), jnp.bool_(by_paper), jnp.bool_(False))
+    exact, paper = jnp.array([1, 2, 3]), jnp.array([4, 5, 6])
+    assert float(charging(Outcome(jnp.float32(0), exact, paper, {}, jnp.int32(0)))) == charged
+
+
+def test_agents_of_one_seed_are_judged_in_the_same_worlds(begun):
+    """Those of another seed in others: by the protocol's seed and the run's, and by nothing else."""
+    *_, state = begun
+    weighed = weights(jax.tree.map(lambda x: x[0], state.params))
+    runs = [RUN, replace(RUN, settings={"weight": 0.1}), replace(RUN, seed=7)]
+    _, judged, _ = rollout.assemble([rollout.Agent(run, weighed) for run in runs], rollout.Protocol(envs=2, seed=5))
+    expected = [jax.random.fold_in(jax.random.key(5), seed) for seed in (3, 3, 7)]
+    assert jax.random.key_data(judged.keys).tolist() == [jax.random.key_data(key).tolist() for key in expected]
 
 
 def test_going_on_drops_what_was_logged_after_the_checkpoint(tmp_path):
