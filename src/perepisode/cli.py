@@ -4,11 +4,15 @@ Each command is a dataclass whose fields are its options and whose call does the
 the calls, so that help, planning and mistakes are answered at once.
 """
 
+import contextlib
+import io
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, make_dataclass, replace
+from errno import EDQUOT, EIO, ENOSPC
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -16,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import outside, settings
+from perepisode import outside, reading, settings
 from perepisode.config import LARGEST_SEED, MOST_STEPS, PAPER_SEEDS, Learner, Protocol, Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS
@@ -73,7 +77,7 @@ class Asked:
     # Settings as name=value or name=value,value: those of your own method or world, or any of those below.
     set: tuple[str, ...] = ()
     checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
-    chunk: int = setting(10, low=1)  # Updates between two looks at signals and files.
+    chunk: int = setting(10, low=1, high=1000)  # Updates between two looks at signals and files.
     out: Path = Path("out")  # Folder of run folders.
 
 
@@ -253,9 +257,9 @@ class Evaluate:
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
     # Episodes table to write or extend; episodes.parquet in the first folder, or here, if left out.
     out: Path | None = None
-    envs: int = setting(Protocol.envs, low=1)  # Worlds for each agent.
-    steps: int = setting(Protocol.steps, low=1)  # The paper's window.
-    first: int = setting(Protocol.first, low=1)  # Episodes of every world that make up the unbiased protocol.
+    envs: int = setting(Protocol.envs, low=1, high=2**20)  # Worlds for each agent.
+    steps: int = setting(Protocol.steps, low=1, high=10**8)  # The paper's window.
+    first: int = setting(Protocol.first, low=1, high=10**6)  # Episodes of every world: the unbiased protocol.
     seed: int = setting(Protocol.seed, low=0, high=LARGEST_SEED)  # Of the worlds the agents are judged in.
 
     def __call__(self) -> int:
@@ -349,6 +353,8 @@ class Bench:
     out: Path = Path("bench.json")  # File to write.
 
     def __call__(self) -> int:
+        if not self.precision:
+            raise Refused("there is nothing to measure; give --precision bf16, fp32 or both")
         _prepare_jax()
         from perepisode.study.bench import bench, here
 
@@ -399,10 +405,37 @@ def _commands() -> Any:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; wrong input is one line on stderr and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    command = tyro.cli(
-        _commands(), args=arguments, prog="perepisode", description=(__doc__ or "perepisode").splitlines()[0]
-    )
+    try:
+        command = _parsed(arguments)
+    except Refused as error:
+        _say(error)
+        sys.exit(WRONG_INPUT)
     sys.exit(run(command))
+
+
+def _parsed(arguments: list[str]) -> Any:
+    """The command that these words ask for; tyro's box of several lines becomes one."""
+    about, said = (__doc__ or "perepisode").splitlines()[0], io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(_commands(), args=arguments, prog="perepisode", description=about)
+    except SystemExit as ended:
+        if ended.code != WRONG_INPUT:
+            raise
+        raise Refused(_unboxed(said.getvalue())) from None
+
+
+def _unboxed(box: str) -> str:
+    """What is wrong, what could have been meant, and where help is."""
+    inside = " ".join(re.sub("[│╭╮╰╯\n]|\x1b.*?m", " ", box).split())
+    parts = [part.strip() for part in re.split("─+", inside)]
+    wrong = next((part for part in parts if ":" in part or "xpected" in part), "the words cannot be read").rstrip(".")
+    wrong = re.sub(r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is no whole number", wrong)
+    wrong = re.sub(r"Could not find valid parse for arguments: \[(.*)\]", r"\1 cannot be read", wrong)
+    wrong = re.sub(r"could not convert string to float: ('.*?')", r"\1 is no number", wrong)
+    meant = re.search(r"Perhaps you meant:? (--?[\w-]+)", inside)
+    hints = [f"perhaps you meant {meant[1]}"] if meant else [part for part in parts if part.startswith("Available")]
+    return "; ".join([wrong, *hints, "see `perepisode --help`"])
 
 
 def run(command) -> int:
@@ -413,10 +446,10 @@ def run(command) -> int:
     except ValueError as error:  # Refused, and the tables' own refusals
         if not isinstance(error, Refused) and os.environ.get("PEREPISODE_TRACEBACK"):
             raise
-        print(f"perepisode: {error}", file=sys.stderr)
+        _say(error)
         return WRONG_INPUT
     except KeyboardInterrupt:
-        print("perepisode: stopped; what was checkpointed is kept", file=sys.stderr)
+        _say("stopped; what was checkpointed is kept")
         return 130
     except BrokenPipeError:  # whoever read our output has enough; what is still to be flushed goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -428,12 +461,22 @@ def run(command) -> int:
 def _told(error: Exception) -> int:
     """Exit codes of the two ends that a supervisor must tell apart; anything else is a bug and is shown whole."""
     if type(error).__name__ == "Interrupted":
-        print(f"perepisode: {error}; start the same command again to go on", file=sys.stderr)
+        _say(f"{error}; start the same command again to go on")
         return RESUME_ME
-    if type(error).__name__ == "DiskTrouble":
-        print(f"perepisode: {error}", file=sys.stderr)
+    if type(error).__name__ == "DiskTrouble" or getattr(error, "errno", None) in (ENOSPC, EDQUOT, EIO):
+        _say(error)
         return DISK
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        _say("there is not enough memory for this; use fewer worlds, a smaller network or fewer runs at a time")
+        return WRONG_INPUT
+    if isinstance(error, OSError) and error.filename is not None:  # a path that cannot be used as it was given
+        _say(f"{error.filename}: {error.strerror}; give another path")
+        return WRONG_INPUT
     raise error
+
+
+def _say(what: object) -> None:
+    print(f"perepisode: {reading.one_line(what)}", file=sys.stderr)
 
 
 def _prepare_jax() -> None:
@@ -452,10 +495,7 @@ def _home(path: Path) -> Path:
 def _digest(path: Path) -> str:
     import hashlib
 
-    try:
-        return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from None
+    return "sha256:" + hashlib.sha256(reading.content(path, "give another file")).hexdigest()[:12]
 
 
 if __name__ == "__main__":

@@ -25,12 +25,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from perepisode import __version__, outside, settings
+from perepisode import __version__, outside, reading, settings
 from perepisode.config import LARGEST_SEED, MOST_STEPS, Learner, Refused, canonical, one_of
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS, Objective
+from perepisode.settings import setting
 
 FORMAT = 1  # of run folders; a reader refuses any other
+LARGEST_POLICY = 2**33  # bytes
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,9 @@ class Run:
     dilemma: str = "no_killing"
     method: str = "unconstrained"
     settings: Mapping[str, Any] = field(default_factory=dict)  # the method's own numbers, e.g. {"budget": 1}
-    seed: int = 42
-    gamma: float = 0.99
-    steps: int = 1_000_000_000
+    seed: int = setting(42, low=0, high=LARGEST_SEED)
+    gamma: float = setting(0.99, above=0, high=1)
+    steps: int = setting(1_000_000_000, low=1, high=MOST_STEPS)
     detector: str = "exact"  # which count the objective is charged with: exact, or the paper's state difference
     penalty: str = "step"  # charge a step once, as the paper does, or by its exact `count`
     world: Mapping[str, Any] = field(default_factory=dict)  # the world's own options
@@ -90,12 +92,13 @@ class Run:
         plain["settings"] = METHODS[self.method].complete(self.settings)
         plain["world"] = settings.complete(WORLDS[self.env], self.world)
         plain["learner"] = settings.complete(Learner, plain["learner"])
-        return plain
+        version = WORLDS[self.env].version
+        return plain if version == 1 else {**plain, "version": version}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Run:
         known = {f.name for f in fields(cls)}
-        extra = set(plain) - known - {"id", "arm"}
+        extra = set(plain) - known - {"id", "arm", "version"}
         if extra:
             raise Refused(f"run has unknown entries {sorted(extra)}; this version knows {sorted(known)}")
         values = {k: v for k, v in plain.items() if k in known}
@@ -113,12 +116,7 @@ class Run:
         METHODS[self.method].check(self.settings)
         settings.check(WORLDS[self.env], self.world, self.env)
         WORLDS[self.env](**self.world)  # which may refuse what does not go together
-        if not 0 < self.gamma <= 1:
-            raise Refused(f"gamma={self.gamma} must lie in (0, 1]")
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise Refused(f"seed={self.seed} is out of range; use a whole number from 0 to {LARGEST_SEED}")
-        if self.steps > MOST_STEPS:
-            raise Refused(f"steps={self.steps:g} is out of range; use at most {MOST_STEPS:g}")
+        settings.check_fields(self)
         if self.steps < self.learner.steps_per_update:
             raise Refused(
                 f"steps={self.steps} is less than one rollout of {self.learner.envs} worlds x "
@@ -200,12 +198,19 @@ class RunFolder:
     @property
     def failed(self) -> str | None:
         """Why the run diverged, or None."""
-        path = self.path / "failed"
-        return path.read_text().strip() if path.is_file() else None
+        path = self._own("failed")
+        return reading.visible(reading.text(path, "delete it").strip()) if path.is_file() else None
 
     @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
+
+    def _own(self, name: str) -> Path:
+        """A file of this folder, and no link to one elsewhere: what is said of it is said to others."""
+        path = self.path / name
+        if path.is_symlink() and path.resolve().parent != self.path.resolve():
+            raise Refused(f"{path} is a link that leads out of its folder; put the file itself there")
+        return path
 
     def open(self, run: Run, device: str) -> None:
         """Create the folder, or make sure that it is this run's."""
@@ -218,29 +223,21 @@ class RunFolder:
 
     def read(self) -> Run:
         """The run this folder belongs to; Refused if the folder is not one, or of another format or config."""
-        path = self.path / "run.json"
-        try:
-            plain = json.loads(path.read_text())
-        except FileNotFoundError:
-            raise Refused(f"{self.path} is no run folder: it has no run.json") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise Refused(f"{path} is damaged ({error}); delete the folder and train the run again") from None
+        path = self._own("run.json")
+        if not path.exists():
+            raise Refused(f"{self.path} is no run folder: it has no run.json")
+        plain = reading.plain(path, "delete the folder and train the run again")
         if plain.get("format") != FORMAT:
             raise Refused(
-                f"{path} has format {plain.get('format')}, this version reads {FORMAT}; use another --out folder"
+                f"{path} has format {plain.get('format')!r}, this version reads {FORMAT}; use another --out folder"
             )
         return described(plain, path, "use another --out folder")
 
     @property
     def utility(self) -> dict[str, Any] | None:
         """The distilled utility that the run was trained with, as plain values; None where it has none."""
-        path = self.path / "utility.json"
-        try:
-            return json.loads(path.read_text())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise Refused(f"{path} is damaged ({error}); train the run again") from None
+        path = self._own("utility.json")
+        return reading.plain(path, "train the run again") if path.exists() else None
 
     def load(self) -> tuple[Run, dict[str, np.ndarray]]:
         return load_policy(self.path)
@@ -250,12 +247,11 @@ class RunFolder:
         if not self.metrics.exists():
             return
         kept = []
-        for line in self.metrics.read_text().splitlines():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
+        for line in reading.text(self.metrics, "delete the folder and train the run again").splitlines():
+            row = reading.row(line)
+            if row is None:
                 break  # a line cut by a kill; it lies after the checkpoint
-            if row["update"] <= updates:
+            if reading.number(row.get("update")) <= updates:
                 kept.append(line)
         write_atomically(self.metrics, "".join(line + "\n" for line in kept))
 
@@ -278,15 +274,15 @@ def described(plain: dict[str, Any], path: Path, remedy: str) -> Run:
     """The run that `plain`, read from `path`, describes; Refused if its id is not the one its values give."""
     values = {key: value for key, value in plain.items() if key not in ("format", "versions", "device")}
     try:
-        run, stated = Run.from_json(values), plain.get("id")
+        run, stated = Run.from_json(values).checked(), plain.get("id")
         given = run.id
     except Refused as error:
         raise Refused(f"{path}: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise Refused(f"{path} describes no run that this version knows ({error!r}); {remedy}") from None
     if given != stated:
         raise Refused(
-            f"{path} says id {stated} but its configuration gives {given}: it was made by another version or "
+            f"{path} says id {stated!r} but its configuration gives {given!r}: it was made by another version or "
             f"edited; {remedy}"
         )
     return run
@@ -306,7 +302,6 @@ def save_policy(folder: Path, run: Run, weights: dict[str, np.ndarray]) -> str:
 
 def load_policy(folder: Path) -> tuple[Run, dict[str, np.ndarray]]:
     """A finished run and its weights; refuses an unfinished run and a damaged policy.  Nothing read can run code."""
-    from safetensors import SafetensorError
     from safetensors.numpy import load
 
     run_folder = RunFolder(Path(folder))
@@ -318,15 +313,14 @@ def load_policy(folder: Path) -> tuple[Run, dict[str, np.ndarray]]:
             if reason
             else f"{folder} is not finished; start the command that trains it again, it resumes"
         )
-    path = Path(folder) / "policy.safetensors"
+    path, again = run_folder._own("policy.safetensors"), "train the run again"
+    content = reading.content(path, again, LARGEST_POLICY)
+    if hashlib.sha256(content).hexdigest() != reading.plain(path.with_suffix(".json"), again).get("sha256"):
+        raise Refused(f"{path} is damaged: its sha256 is not the one in policy.json; {again}")
     try:
-        content = path.read_bytes()
-        stated = json.loads((Path(folder) / "policy.json").read_text())["sha256"]
-        if hashlib.sha256(content).hexdigest() != stated:
-            raise Refused(f"{path} is damaged: its sha256 is not the one in policy.json; train the run again")
         return run, load(content)
-    except (OSError, SafetensorError, json.JSONDecodeError, KeyError) as error:
-        raise Refused(f"{path} cannot be read ({error}); train the run again") from None
+    except Exception as error:  # safetensors raises its own kinds, NumPy others
+        raise Refused(f"{path} is no policy ({reading.first_line(error)}); {again}") from None
 
 
 def find(out: Path) -> list[RunFolder]:

@@ -208,6 +208,8 @@ def test_a_diverging_member_is_stopped_and_the_others_go_on():
     healthy, _ = trained([runs[1]], 2)
     for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(healthy.params)):
         np.testing.assert_allclose(a[1], b[0], rtol=1e-4, atol=1e-6)
+    for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(params)):
+        np.testing.assert_array_equal(a[0], b[0])  # left as it was
 
 
 def test_the_world_of_an_episode_does_not_depend_on_batch_size():

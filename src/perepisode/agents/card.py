@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from perepisode import reading
+from perepisode.config import Refused
 from perepisode.report.style import dilemma_name, look
 from perepisode.report.words import count, number, percent
-from perepisode.trained.files import ENDING, AgentFile
+from perepisode.trained.files import ENDING, FETCH, AgentFile
 from perepisode.trained.shelf import BOX
 
 TEXT = (Path(__file__).parent / "card_template.md").read_text(encoding="utf-8")
@@ -12,6 +14,15 @@ TEXT = (Path(__file__).parent / "card_template.md").read_text(encoding="utf-8")
 
 def text(file: AgentFile) -> str:
     """The card of an agent, written from its JSON alone."""
+    try:
+        return "\n".join(map(reading.visible, _text(file).split("\n")))
+    except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
+        if isinstance(error, Refused):
+            raise
+        raise Refused(f"{file.beside('.json')} does not say what an agent's file says ({error!r}); {FETCH}") from None
+
+
+def _text(file: AgentFile) -> str:
     about, run = file.about, file.read()
     judged, trained = about["judged"], about["trained"]
     protocol, tally = judged.get("protocol", {}), judged["distribution"]

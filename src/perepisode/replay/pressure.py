@@ -1,9 +1,8 @@
 """How a run's objective weighed violations while an episode went on, drawn from what the method declares."""
 
-import json
-
 import numpy as np
 
+from perepisode import reading
 from perepisode.methods import METHODS, Accrued, Objective, Pressure
 from perepisode.methods.esr_distilled import named_by
 from perepisode.replay.source import Chosen
@@ -36,9 +35,7 @@ def _last_multiplier(chosen: Chosen) -> float | None:
     """λ in the last complete row of the run's metrics."""
     if chosen.trained is None or not chosen.trained.metrics.exists():
         return None
-    for line in reversed(chosen.trained.metrics.read_text().splitlines()):
-        try:
-            return json.loads(line).get("lambda")
-        except json.JSONDecodeError:
-            continue  # a line cut by a kill
-    return None
+    lines = reading.text(chosen.trained.metrics, "train the run again").splitlines()
+    last = next((row for line in reversed(lines) if (row := reading.row(line)) is not None), {})  # one may be cut short
+    found = reading.number(last.get("lambda"))
+    return found if found == found else None

@@ -1,6 +1,5 @@
 """Runs that share world, sizes and length, packed into populations of a size that fits the device."""
 
-import json
 import math
 import os
 import shutil
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perepisode import reading
 from perepisode.config import Refused
 from perepisode.environments import WORLDS, make
 from perepisode.runs import Run
@@ -42,7 +42,7 @@ def bench_of(path: Path | None, run: Run) -> Bench:
     if path is None:
         return Bench(WORLDS[run.env].speed)
     try:
-        rows = json.loads(Path(path).read_text())["training"]
+        rows = reading.plain(path, "make one with `perepisode bench`")["training"]
         sizes = sorted({(row["worlds"], row["hidden"]) for row in rows})
         rows = [row for row in rows if (row["worlds"], row["hidden"]) == (run.learner.envs, run.learner.hidden)]
         best = max(rows, key=lambda row: row["steps_per_second"], default=None)
@@ -55,8 +55,10 @@ def bench_of(path: Path | None, run: Run) -> Bench:
         most = max(rows, key=lambda row: row["runs"])
         each = (most.get("peak_bytes") or math.nan) / most["runs"]
         return Bench(float(best["steps_per_second"]), each, int(best["runs"]), str(path))
-    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+    except Refused as error:
+        raise Refused(f"--bench is no benchmark: {error}") from None
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else reading.first_line(error)
         raise Refused(f"--bench {path} is no benchmark ({reason}); make one with `perepisode bench`") from None
 
 

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from perepisode import outside
+from perepisode import outside, reading
 from perepisode.config import Refused
 from perepisode.runs import write_atomically
 from perepisode.settings import setting
@@ -110,7 +110,7 @@ def stage_script(name: str, tasks: list[Task], out: Path, cluster: Cluster) -> s
             "task=${tasks[$SLURM_ARRAY_TASK_ID]}",
             f'mkdir -p {home}/tasks/"$task"',
             "# exec: the task itself is the batch process, so the warning before a time limit reaches it",
-            f'exec {shlex.quote(cluster.python)} -m perepisode.study.work {home} "$task" '
+            f'exec {shlex.quote(cluster.python)} -P -m perepisode.study.work {home} "$task" '
             f'>> {home}/tasks/"$task"/log 2>&1',
             "",
         ]
@@ -170,12 +170,10 @@ def submit(study: Study, out: Path, cluster: Cluster) -> dict[str, str]:
 
 def queued(out: Path) -> list[str]:
     """Jobs of an earlier submission that SLURM still has."""
-    try:
-        jobs = json.loads((Path(out) / "slurm" / "jobs.json").read_text())
-    except (OSError, ValueError):
-        return []
+    path = Path(out) / "slurm" / "jobs.json"
+    jobs = reading.plain(path, "delete it") if path.exists() else {}
     found = []
-    for job in jobs.values():  # one by one: squeue answers with an error if any of several is unknown
+    for job in map(str, jobs.values()):  # one by one: squeue answers with an error if any of several is unknown
         answer = subprocess.run(["squeue", "--noheader", "--jobs", job], capture_output=True, text=True)
         if answer.returncode == 0 and answer.stdout.strip():
             found.append(job)
@@ -199,10 +197,8 @@ def _fruitless(task: Task, out: Path) -> bool:
     """Whether this start, like those before it, ended before one update was done."""
     path = Path(out) / "tasks" / task.name / "requeued"
     share = state.progress(task, Path(out))[0]
-    try:
-        before = json.loads(path.read_text())
-    except (OSError, ValueError):
-        before = {"share": 0.0, "fruitless": 0}
-    count = before["fruitless"] + 1 if share == before["share"] and share < 1.0 else 0
+    before = reading.row(reading.text(path, "delete it")) if path.exists() else None
+    before = before or {"share": 0.0, "fruitless": 0}
+    count = int(before["fruitless"]) + 1 if share == before["share"] and share < 1.0 else 0
     write_atomically(path, json.dumps({"share": share, "fruitless": count}))
     return count >= FRUITLESS

@@ -352,11 +352,10 @@ def learn(program: Program, rate, params, adam, memory, batch: Batch, last_value
 
 # ---- what is reported ---------------------------------------------------------------------------------------
 
-MOST_COUNTED = 64  # episodes with more events than this share the last bin
-
 
 def summary(program: Program, members: Population, duals, record: Record) -> dict[str, jax.Array]:
-    """Sums over the window's finished episodes and the histogram of their own-dilemma counts, for every run."""
+    """Sums over the window's finished episodes, and at every step the episode's count of its own dilemma if it ended
+    there, -1 if not, for every run."""
     ended, totals = record.ended, record.totals
     utility = members.joined(
         lambda o, dual, totals: o.worth(dual, totals),
@@ -369,10 +368,8 @@ def summary(program: Program, members: Population, duals, record: Record) -> dic
     task_return, length = (jnp.swapaxes(x, 0, 1) for x in (totals.accrued.task_return, totals.length))
 
     def sums(ended, own, **summed):
-        bins = jnp.arange(MOST_COUNTED + 1)
-        hits = (jnp.minimum(own, MOST_COUNTED)[..., None] == bins) & ended[..., None]
         added = {name: jnp.where(ended, x, 0).sum() for name, x in summed.items()}
-        return {"episodes": ended.sum(), "counts": hits.sum(axis=(0, 1)), **added}
+        return {"episodes": ended.sum(), "counts": jnp.where(ended, own, -1).ravel(), **added}
 
     of_run = {"return_sum": task_return, "length_sum": length, "utility_sum": utility}
     of_run |= {"ended": jnp.swapaxes(ended, 0, 1), "own": own}

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from perepisode import environments
+from perepisode import environments, reading
 from perepisode import metrics as metric  # `metrics` are what an update returns
 from perepisode.config import Refused, canonical
 from perepisode.methods.esr_distilled import Distilled, to_json
@@ -212,8 +212,10 @@ def params_of(found: dict[str, np.ndarray], like: network.Params) -> network.Par
     leaves = []
     for path, leaf in flat:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
-        if name not in found or found[name].shape != leaf.shape:
+        if name not in found or found[name].shape != leaf.shape or found[name].dtype != leaf.dtype:
             raise Refused(f"the policy does not fit this network at {name}; it was made by another version")
+        if not np.isfinite(found[name]).all():
+            raise Refused(f"the policy holds numbers that are not finite at {name}; train the run again")
         leaves.append(found[name])
     return jax.tree.unflatten(structure, leaves)
 
@@ -229,7 +231,7 @@ def metric_rows(runs, done: int, metrics: dict[str, np.ndarray], seconds: float)
 
 def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[str, Any]:
     episodes = int(seen["episodes"])
-    counts = np.repeat(np.arange(len(seen["counts"])), seen["counts"])
+    counts = np.sort(seen["counts"][seen["counts"] >= 0])  # in one order: a sum of squares depends on it
 
     def mean(total):
         return float(total) / episodes if episodes else None
@@ -273,7 +275,10 @@ def _settle_chunk(runs: Sequence[Run], home: Path, chunk: int) -> int:
     """The chunk length this population began with: a resumed run must be cut at the same updates."""
     path = home / "population.json"
     if path.exists():
-        return json.loads(path.read_text())["chunk"]
+        begun = reading.plain(path, "delete its folder; the runs begin again").get("chunk")
+        if not isinstance(begun, int) or begun < 1:
+            raise Refused(f"{path} does not say how long its chunks are; delete its folder; the runs begin again")
+        return begun
     content = {"chunk": chunk, "runs": [run.id for run in runs]}
     write_atomically(path, json.dumps(content, indent=1))
     return chunk
