@@ -227,7 +227,7 @@ def _tables(home: Home) -> list[Path]:
 
 def _told(method: str) -> bool:
     """Whether a method's agents are told anything of what they have accrued."""
-    return bool(METHODS[method].tells({}))
+    return METHODS[method].told is not None
 
 
 def _untold(into: Path) -> list[Path]:
