@@ -60,7 +60,7 @@ def _part(name: str) -> str:
 
 def shares(events: Iterable[tuple[str, float]], known: dict[str, str | None]) -> dict[str, float]:
     """Share of the time of all events, (operation, time), that each part took; unknown operations are the rest."""
-    spent: dict[str, float] = {part: 0.0 for part in (*PARTS, REST)}
+    spent: dict[str, float] = dict.fromkeys((*PARTS, REST), 0.0)
     plain = {_plain(name): part for name, part in known.items()}
     for name, time in events:
         part = known[name] if name in known else plain.get(_plain(name), REST)
