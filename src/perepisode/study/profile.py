@@ -7,7 +7,6 @@ operation's `op_name`, and the trace has the operation's own name: `%fusion.7 = 
 import glob
 import re
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -61,14 +60,14 @@ def _part(name: str) -> str:
 
 def shares(events: Iterable[tuple[str, float]], known: dict[str, str | None]) -> dict[str, float]:
     """Share of the time of all events, (operation, time), that each part took; unknown operations are the rest."""
-    spent: Counter[str] = Counter()
+    spent: dict[str, float] = dict.fromkeys((*PARTS, REST), 0.0)
     plain = {_plain(name): part for name, part in known.items()}
     for name, time in events:
         part = known[name] if name in known else plain.get(_plain(name), REST)
         if part is not None:
             spent[part] += time
     whole = sum(spent.values())
-    return {part: spent[part] / whole for part in (*PARTS, REST)} if whole else {}
+    return {part: time / whole for part, time in spent.items()} if whole else {}
 
 
 def _plain(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
 import jax
@@ -173,7 +174,7 @@ def _dense(pairs, precision, apart):
         others = sum(v.shape[-1] for v in vectors[:-1])
         if len({_whole(others + length) for length in told.lengths}) > 1:
             lengths, which = told.lengths, told.which.ravel()[0]
-    branches = [functools.partial(product, length) for length in lengths]
+    branches: list[Callable] = [functools.partial(product, length) for length in lengths]
     if apart:  # a second branch, never taken, keeps the first from being dissolved into its surroundings
         branches.append(lambda *operands: jnp.zeros_like(branches[0](*operands)))
         which = jax.lax.optimization_barrier(which)
