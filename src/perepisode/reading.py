@@ -6,6 +6,7 @@ What is wrong with one is said in one line, which holds the file's name, the rea
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from perepisode.settings import Refused
 LARGEST = 256 * 2**20  # bytes; whatever this program writes as text is far smaller
 LONGEST = 280  # characters of a line that refuses, but for who says it
 SPACES = "\u00a0\u2009\u202f"  # that the program's own words hold
-HIDDEN = re.compile(r"\\[bfr]|\\u(00[01]|007f|00[89]|20[26]|d[89a-f])", re.IGNORECASE)  # control characters in JSON
+# what steers a terminal or turns the order of words about, and halves of characters, which cannot be printed at all
+STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def content(path: str | Path, remedy: str, most: int = LARGEST) -> bytes:
@@ -41,16 +43,27 @@ def text(path: str | Path, remedy: str, most: int = LARGEST) -> str:
 
 def plain(path: str | Path, remedy: str, kind: type = dict) -> Any:
     """What a JSON file holds: an object, unless another kind is wanted."""
-    said = text(path, remedy)
-    if HIDDEN.search(said):
-        raise Refused(f"{path} holds control characters, which no such file has; {remedy}")
     try:
-        found = json.loads(said)
+        found = json.loads(text(path, remedy))
+    except Refused:
+        raise
     except (ValueError, RecursionError) as error:
         raise Refused(f"{path} is damaged ({first_line(error)}); {remedy}") from None
     if not isinstance(found, kind):
         raise Refused(f"{path} holds a {type(found).__name__} where a {kind.__name__} belongs; {remedy}")
+    if any(map(STEERING.search, _words(found))):
+        raise Refused(f"{path} holds control characters, which no such file has; {remedy}")
     return found
+
+
+def _words(found: Any) -> Iterator[str]:
+    """Every text in it, names of entries too."""
+    left = [found]
+    while left:
+        one = left.pop()
+        left += [*one, *one.values()] if isinstance(one, dict) else one if isinstance(one, list) else ()
+        if isinstance(one, str):
+            yield one
 
 
 def row(line: str) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ import pytest
 from tests.boundary.conftest import RUN, UTILITY, policy
 from tests.boundary.saying import answer, is_one_line, refused, works, works_or_one_line
 
+from perepisode import reading
 from perepisode.agents import card
 from perepisode.config import Refused
 from perepisode.methods import esr_distilled
@@ -324,6 +325,23 @@ def test_a_name_with_escape_codes_is_shown_as_it_is(tmp_path):
         said = refused("evaluate", tmp_path / name)
         assert "does not exist" in said
     assert "\\x1b[31mred" in refused("report", tmp_path / "\x1b[31mred.csv")
+
+
+@pytest.mark.parametrize("title", ["k ≤ 1 … †", "💥 C:\\build\\run", "a\tb", "2\u2009000\u202fsteps", "<b>\n"])
+def test_ordinary_text_is_no_control_character(tmp_path, title):
+    (tmp_path / links.TITLES).write_text(json.dumps([title]))
+    assert links.titles(tmp_path) == [title]
+    (tmp_path / links.TITLES).write_text(json.dumps([title], ensure_ascii=False))
+    assert links.titles(tmp_path) == [title]
+
+
+@pytest.mark.parametrize("title", ["\x1b[31m", "a\rb", "\x9b1m", "\u202eabc", "\ud800", "\x07", "\x7f"])
+def test_what_steers_a_terminal_is_refused_wherever_it_stands(tmp_path, title):
+    path = tmp_path / "any.json"
+    for plain in ({title: 1}, {"a": [{"b": title}]}):
+        path.write_text(json.dumps(plain))
+        with pytest.raises(Refused, match="control characters"):
+            reading.plain(path, "")
 
 
 def test_checkpoints(tmp_path):
