@@ -55,15 +55,13 @@ class Learner:
 class Protocol:
     """How agents are judged: `envs` worlds, a window of `steps`, the `first` episodes of each world."""
 
-    envs: int = 64
-    steps: int = 4096
-    first: int = 12
-    seed: int = 0
+    envs: int = setting(64, low=1)
+    steps: int = setting(4096, low=1)
+    first: int = setting(12, low=1)
+    seed: int = setting(0, low=0, high=LARGEST_SEED)
 
     def checked(self) -> Protocol:
-        for name in ("envs", "steps", "first"):
-            if getattr(self, name) < 1:
-                raise Refused(f"{name}={getattr(self, name)} must be at least 1")
+        settings.check(Protocol, vars(self), "the protocol")
         return self
 
 

@@ -3,6 +3,7 @@
 <out>/<name of the run>/
     run.json             the configuration, its id, versions of the code and its libraries, the device
     metrics.jsonl        one flushed line per policy update
+    files/<setting>      what its settings name by a file, where one does
     policy.safetensors   weights of the finished agent; policy.json says what they are
     done | failed        written last: the run is complete, or diverged (with the reason)
 <out>/populations/<id>/  which runs trained together, and their checkpoints until all are done
@@ -17,6 +18,7 @@ import json
 import os
 import platform
 import socket
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import metadata
@@ -29,6 +31,7 @@ from perepisode import __version__, outside, settings
 from perepisode.config import LARGEST_SEED, MOST_STEPS, Learner, Refused, canonical, one_of
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS, Objective
+from perepisode.settings import setting
 
 FORMAT = 1  # of run folders; a reader refuses any other
 
@@ -41,9 +44,9 @@ class Run:
     dilemma: str = "no_killing"
     method: str = "unconstrained"
     settings: Mapping[str, Any] = field(default_factory=dict)  # the method's own numbers, e.g. {"budget": 1}
-    seed: int = 42
-    gamma: float = 0.99
-    steps: int = 1_000_000_000
+    seed: int = setting(42, low=0, high=LARGEST_SEED)
+    gamma: float = setting(0.99, above=0, high=1)
+    steps: int = setting(1_000_000_000, low=1, high=MOST_STEPS)
     detector: str = "exact"  # which count the objective is charged with: exact, or the paper's state difference
     penalty: str = "step"  # charge a step once, as the paper does, or by its exact `count`
     world: Mapping[str, Any] = field(default_factory=dict)  # the world's own options
@@ -75,8 +78,17 @@ class Run:
         told = METHODS[self.method].tells(self.settings)
         return canonical([plain["env"], plain["world"], plain["learner"], self.steps, told])
 
-    def objective(self, files: Mapping[str, Any] | None = None) -> Objective:
-        """What it maximises; `files` holds what its settings name by the digest of a file."""
+    @property
+    def files(self) -> dict[str, str]:
+        """Its settings that name a file, and what they call it: the digest of its content."""
+        return {name: self.settings[name] for name, one in settings.of(METHODS[self.method]).items() if one.file}
+
+    def named(self, kept: Mapping[str, bytes]) -> dict[str, bytes]:
+        """What is kept by setting, by the digest that its settings name it by."""
+        return {digest: kept[name] for name, digest in self.files.items() if name in kept}
+
+    def objective(self, files: Mapping[str, bytes] | None = None) -> Objective:
+        """What it maximises; `files` holds the content of those that its settings name."""
         return METHODS[self.method].build(files, **self.settings)
 
     def to_json(self) -> dict[str, Any]:
@@ -108,18 +120,25 @@ class Run:
         METHODS[self.method].check(self.settings)
         settings.check(WORLDS[self.env], self.world, self.env)
         WORLDS[self.env](**self.world)  # which may refuse what does not go together
-        if not 0 < self.gamma <= 1:
-            raise Refused(f"gamma={self.gamma} must lie in (0, 1]")
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise Refused(f"seed={self.seed} is out of range; use a whole number from 0 to {LARGEST_SEED}")
-        if self.steps > MOST_STEPS:
-            raise Refused(f"steps={self.steps:g} is out of range; use at most {MOST_STEPS:g}")
+        settings.check(Run, {name: getattr(self, name) for name in settings.of(Run)}, "a run")
         if self.steps < self.learner.steps_per_update:
             raise Refused(
                 f"steps={self.steps} is less than one rollout of {self.learner.envs} worlds x "
                 f"{self.learner.rollout} steps; use at least {self.learner.steps_per_update}"
             )
         return self
+
+
+def stated(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's plain values say beyond the columns of an episodes table, by name; `world.x` where two have an x."""
+    parts = {"method": plain.get("settings", {}), "world": plain.get("world", {}), "learner": plain.get("learner", {})}
+    often = Counter(name for part in parts.values() for name in part)
+    found = {
+        name if often[name] == 1 else f"{owner}.{name}": value
+        for owner, part in parts.items()
+        for name, value in part.items()
+    }
+    return found | {name: plain[name] for name in ("penalty", "steps") if name in plain}
 
 
 @contextlib.contextmanager
@@ -227,15 +246,16 @@ class RunFolder:
         return described(plain, path, "use another --out folder")
 
     @property
-    def utility(self) -> dict[str, Any] | None:
-        """The distilled utility that the run was trained with, as plain values; None where it has none."""
-        path = self.path / "utility.json"
-        try:
-            return json.loads(path.read_text())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise Refused(f"{path} is damaged ({error}); train the run again") from None
+    def files(self) -> dict[str, bytes]:
+        """What is kept of the files that the run's settings name, by setting."""
+        kept = {path.name: path.read_bytes() for path in self.path.glob("files/*")}
+        old = self.path / "utility.json"  # where folders of earlier versions have it
+        return kept or ({"utility": old.read_bytes()} if old.exists() else {})
+
+    def keep(self, files: Mapping[str, bytes]) -> None:
+        """The run's values say only what its files are called; judging and reporting need their content."""
+        for name in files.keys() - self.files.keys():
+            write_atomically(self.path / "files" / name, files[name])
 
     def load(self) -> tuple[Run, dict[str, np.ndarray]]:
         return load_policy(self.path)

@@ -94,6 +94,7 @@ class World:
     audits: ClassVar[tuple[str, ...]] = ()  # keys of Outcome.audit
     actions: ClassVar[int]
     harms: ClassVar[Mapping[str, str]] = {}  # what a violation of a dilemma is, where a word or two say it
+    paper: ClassVar[bool] = False  # whether the numbers that the paper prints are of this world
 
     # unless somebody says otherwise
     learner: ClassVar[Learner] = Learner()

@@ -7,6 +7,7 @@
 | method, arm, value | training method, its setting as a label ("k=1") and as a number (NaN if it has none) |
 | seed, gamma, steps | of the training run |
 | detector | which detector it was TRAINED on: exact or paper |
+| settings | all else that it was trained with: settings of its method, its world and its learner (JSON) |
 | env_index, episode_index | which world of the evaluation, and which episode in it |
 | in_window, in_first | finished inside the paper's window; among the first K of its world (unbiased) |
 | return, length, end_cause, utility | of the episode; end_cause: death, timeout, won, enforced, running |
@@ -25,11 +26,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from perepisode import settings
 from perepisode.runs import whole_file
 
 REQUIRED = ("method", "seed", "return", "violations")
 END_CAUSES = ("death", "timeout", "won", "enforced", "running")
-LABELS = ("run", "environment", "dilemma", "method", "arm", "detector", "end_cause")
+LABELS = ("run", "environment", "dilemma", "method", "arm", "detector", "end_cause", "settings")
 REPLAY_COLUMNS = ("actions", "reset_key", "policy_key")
 _METADATA_KEY = b"perepisode"
 _DEFAULTS = {
@@ -45,10 +47,26 @@ _DEFAULTS = {
     "end_cause": "timeout",
     "utility": np.nan,
     "steps": np.nan,
+    "settings": "",
 }
 
 
 def read(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
+    """`as_written`, but where agents of one arm were trained with other settings, their arms say in which they differ.
+
+    "k=1" beside "k=1" becomes "k=1, entropy=0.01" beside "k=1, entropy=0.02"; an arm of its own keeps its name.
+    """
+    table = as_written(paths, without)
+    if any(table["settings"].unique()):
+        keys = ["dilemma", "method", "arm", "settings"]
+        *same, texts = table[keys].drop_duplicates().T.to_numpy()
+        apart = settings.told_apart(list(zip(*same)), list(map(stated, texts)))
+        arms = [", ".join(filter(None, pair)) for pair in zip(same[-1], apart)]
+        table["arm"] = np.array(arms, object)[table.groupby(keys, sort=False).ngroup()].astype(str)
+    return table
+
+
+def as_written(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
     """Read, complete and validate one or more tables (parquet or CSV, or folders of them).
 
     `table.attrs["provenance"]` lists, for every file, its path and what `write` was told about it.
@@ -105,6 +123,15 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
     if "episode_index" not in table:
         table["episode_index"] = table.groupby("run", sort=False).cumcount()
     return table
+
+
+def stated(text: str) -> dict:
+    """Settings as `evaluate` writes them; another library may have words of its own in such a column."""
+    try:
+        plain = json.loads(text or "{}")
+    except ValueError:
+        plain = text
+    return plain if isinstance(plain, dict) else {"settings": text}
 
 
 def value_of(arm: str) -> float:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -57,19 +54,10 @@ def to_json(utility: Distilled) -> dict:
     }
 
 
-def load(path: Path) -> Distilled:
-    """A utility that was distilled; plain JSON, refused with a reason when it is not one."""
+def read(content: bytes) -> Distilled:
+    """What `to_json` gave, as the content of a file; refused with a reason when it is something else."""
     try:
-        return from_json(json.loads(Path(path).read_text()), str(path))
-    except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise Refused(f"{path} is no distilled utility ({error}); make one with `perepisode distill`") from None
-
-
-def from_json(plain: dict, where: str) -> Distilled:
-    """What `to_json` wrote; `where` it was found."""
-    try:
+        plain = json.loads(content)
         return Distilled(
             jnp.asarray(plain["inputs_mean"], jnp.float32),
             jnp.asarray(plain["inputs_std"], jnp.float32),
@@ -79,28 +67,18 @@ def from_json(plain: dict, where: str) -> Distilled:
             plain["scale"],
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise Refused(f"{where} is no distilled utility ({error}); make one with `perepisode distill`") from None
-
-
-def named_by(settings: Mapping[str, Any], stored: dict | None, where: object) -> dict[str, Distilled]:
-    """The utility that a run's settings name, by that name, from the plain values stored with the run."""
-    label = settings.get("utility")
-    return {} if label is None or stored is None else {label: from_json(stored, f"the utility of {where}")}
+        raise Refused(f"this is no distilled utility ({error}); make one with `perepisode distill`") from None
 
 
 @method
 class EsrDistilled(PerEpisode):
     """u = u_θ.  A run names its utility by the digest of its file."""
 
-    utility: Distilled = setting(help="the file that `perepisode distill` wrote", file=load)
+    utility: Distilled = setting(help="the file that `perepisode distill` wrote", file=read)
     told: str = told.setting("paper")
 
     name, label, colour, marker = "esr_distilled", "ESR distilled", "#5fae3c", "d"
     family, kin = Family.EPISODE, "esr"
-
-    def __post_init__(self):
-        if isinstance(self.utility, str):
-            raise Refused(f"the distilled utility {self.utility!r} is not known here; give its file with --utility")
 
     def u(self, r_ext, r_eth):
         return self.utility(r_ext, r_eth)

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 import numpy as np
 
 from perepisode import settings
-from perepisode.config import ETHICAL_PENALTY
+from perepisode.config import ETHICAL_PENALTY, Refused
 from perepisode.later import jax, jnp
 from perepisode.methods.told import TOLD
 from perepisode.pytree import pytree
@@ -147,8 +147,8 @@ class Objective:
     # ---- its settings
 
     @classmethod
-    def build(cls, files: Mapping[str, Any] | None = None, **given: Any) -> Objective:
-        """The objective of a run with these settings.  `files` holds what was read for a setting that names a file."""
+    def build(cls, files: Mapping[str, bytes] | None = None, **given: Any) -> Objective:
+        """The objective of a run with these settings.  `files` holds the content of the files that they name."""
         known = settings.of(cls)
         return cls(**{name: _used(known.get(name), value, files or {}) for name, value in cls.complete(given).items()})
 
@@ -182,11 +182,13 @@ class Objective:
         return float(value) if isinstance(value, (int, float)) else math.nan
 
 
-def _used(declared: settings.Setting | None, value: Any, files: Mapping[str, Any]) -> Any:
-    """A setting as the objective computes with it: a choice as its number, a file as what was read from it."""
-    if declared and isinstance(declared.choices, Mapping):
-        return declared.choices[value]
-    return files.get(value, value) if isinstance(value, str) else value
+def _used(declared: settings.Setting | None, value: Any, files: Mapping[str, bytes]) -> Any:
+    """A setting as the objective computes with it: a choice as its number, a file as what is read from it."""
+    if declared and declared.file:
+        if value not in files:
+            raise Refused(f"{declared.name} {value!r} is not known here; give its file with --set {declared.name}=...")
+        return declared.file(files[value])
+    return declared.choices[value] if declared and isinstance(declared.choices, Mapping) else value
 
 
 METHODS: dict[str, type[Objective]] = {}

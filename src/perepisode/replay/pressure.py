@@ -5,7 +5,6 @@ import json
 import numpy as np
 
 from perepisode.methods import METHODS, Accrued, Objective, Pressure
-from perepisode.methods.esr_distilled import named_by
 from perepisode.replay.source import Chosen
 
 
@@ -24,8 +23,7 @@ def _objective(chosen: Chosen) -> Objective | None:
         return None
     try:
         if chosen.run is not None:
-            trained = chosen.trained
-            return chosen.run.objective(trained and named_by(chosen.run.settings, trained.utility, trained.path))
+            return chosen.run.objective(chosen.trained and chosen.run.named(chosen.trained.files))
         value = chosen.row["value"]
         return method.build(**({method.swept: chosen.row["arm"] if np.isnan(value) else value} if method.swept else {}))
     except (TypeError, ValueError, KeyError):  # a row from another version may name settings unknown here

@@ -47,7 +47,8 @@ def build(
     study = Episodes(table)
     del table  # the sorted columns are all that is needed from here on
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
-    inputs = Inputs(study, _views(study), training.read(curves), read, _read_exact(exact), _linked(watch, out_dir))
+    drawn = training.read(curves, study.arms)
+    inputs = Inputs(study, _views(study), drawn, read, _read_exact(exact), _linked(watch, out_dir))
     finding = findings.find(study, inputs.views)
     with canvas.style():
         found = sections(inputs)

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 import tyro
 
 from perepisode import outside
-from perepisode.config import LARGEST_SEED, MOST_STEPS, Refused
+from perepisode.config import Refused
 from perepisode.environments import WORLDS
 from perepisode.runs import Run
-from perepisode.settings import setting
+from perepisode.settings import like, setting
 from perepisode.study.slurm import Cluster
 
 
@@ -25,8 +25,8 @@ class Chosen:
     # World: craftax (the paper's 183 runs), temptation (the same matrix in miniature), or your own as module:Class.
     env: str = "craftax"
     only: str = ""  # Some of the runs, by dilemma, method, family or arm: no_killing,esr  or  ser,lagrangian,w=0.3,d=1.
-    steps: float = setting(0.0, low=0, high=MOST_STEPS)  # Environment steps of each run; 1e9 on craftax if left out.
-    seeds: tuple[int, ...] = setting((), low=0, high=LARGEST_SEED)  # Seeds; 42 123 7 if left out.
+    steps: float | None = like(Run, "steps", None)  # Environment steps of each run; 1e9 on craftax if left out.
+    seeds: tuple[int, ...] = like(Run, "seed", ())  # Seeds; 42 123 7 if left out.
     beyond: bool = False  # Add the baselines beyond the paper: saute, pid_lagrangian, cvar, chance.
 
     def families(self) -> dict[str, list[Run]]:
@@ -38,7 +38,7 @@ class Chosen:
     def _all(self) -> dict[str, list[Run]]:
         from perepisode.study import matrix
 
-        own = matrix.of(outside.named("env", self.env, WORLDS), int(self.steps), self.seeds)
+        own = matrix.of(outside.named("env", self.env, WORLDS), int(self.steps or 0), self.seeds)
         return {**matrix.families(own), **(matrix.beyond(own) if self.beyond else {})}
 
     def runs(self) -> list[Run]:

@@ -9,6 +9,7 @@ NAME.metrics.jsonl   its training curve, thinned; may be missing
 All of it is read as plain data: nothing in it can run.
 """
 
+import base64
 import hashlib
 import json
 from collections.abc import Mapping
@@ -56,9 +57,9 @@ class AgentFile:
         return described(self.about["run"], self.beside(".json"), FETCH)
 
     @property
-    def utility(self) -> dict[str, Any] | None:
-        """The distilled utility that it was trained with, as plain values."""
-        return self.about.get("utility")
+    def files(self) -> dict[str, bytes]:
+        """What is kept of the files that the run's settings name, by setting."""
+        return {setting: base64.b64decode(content) for setting, content in self.about.get("files", {}).items()}
 
     @property
     def id(self) -> str:
