@@ -94,7 +94,7 @@ class Run:
     def to_json(self) -> dict[str, Any]:
         """Plain values with every default written out, so that a changed default is a changed run."""
         plain = asdict(replace(self, settings=dict(self.settings), world=dict(self.world)))
-        plain["settings"] = METHODS[self.method].complete(self.settings)
+        plain["settings"] = settings.complete(METHODS[self.method], self.settings)
         plain["world"] = settings.complete(WORLDS[self.env], self.world)
         plain["learner"] = settings.complete(Learner, plain["learner"])
         return plain
@@ -117,7 +117,7 @@ class Run:
         one_of("method", self.method, METHODS)
         one_of("detector", self.detector, ("exact", "paper"))
         one_of("penalty", self.penalty, ("step", "count"))
-        METHODS[self.method].check(self.settings)
+        settings.check(METHODS[self.method], self.settings, self.method)
         settings.check(WORLDS[self.env], self.world, self.env)
         WORLDS[self.env](**self.world)  # which may refuse what does not go together
         settings.check(Run, {name: getattr(self, name) for name in settings.of(Run)}, "a run")
@@ -160,6 +160,27 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     """A whole file of this content."""
     with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def last_row(path: Path) -> dict[str, Any] | None:
+    """The last whole line of a metrics file."""
+    for line in reversed(last_lines(path)):
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            if isinstance(row, dict):
+                return row
+    return None
+
+
+def last_lines(path: Path, begin: int = 0) -> list[str]:
+    """The end of a file, without reading the rest."""
+    try:
+        with open(path, "rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(begin, end - 8192))
+            return file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 class Busy(Refused):
@@ -258,7 +279,23 @@ class RunFolder:
             write_atomically(self.path / "files" / name, files[name])
 
     def load(self) -> tuple[Run, dict[str, np.ndarray]]:
-        return load_policy(self.path)
+        """A finished run and its weights; refuses one unfinished and a damaged policy.  Nothing read can run code."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        run = self.read()
+        if not self.done:
+            unfinished = "is not finished; start the command that trains it again, it resumes"
+            raise Refused(f"{self.path} {f'diverged: {self.failed}' if self.failed else unfinished}")
+        path = self.path / "policy.safetensors"
+        try:
+            content = path.read_bytes()
+            stated = json.loads((self.path / "policy.json").read_text())["sha256"]
+            if hashlib.sha256(content).hexdigest() != stated:
+                raise Refused(f"{path} is damaged: its sha256 is not the one in policy.json; train the run again")
+            return run, load(content)
+        except (OSError, SafetensorError, json.JSONDecodeError, KeyError) as error:
+            raise Refused(f"{path} cannot be read ({error}); train the run again") from None
 
     def truncate_metrics(self, updates: int) -> None:
         """Drop rows after `updates`: what was logged after the checkpoint will be logged again."""
@@ -317,31 +354,6 @@ def save_policy(folder: Path, run: Run, weights: dict[str, np.ndarray]) -> str:
     about = {"format": FORMAT, "run": run.id, "sha256": digest, "method": run.method, "arm": run.arm}
     write_atomically(folder / "policy.json", json.dumps(about, indent=1))
     return digest
-
-
-def load_policy(folder: Path) -> tuple[Run, dict[str, np.ndarray]]:
-    """A finished run and its weights; refuses an unfinished run and a damaged policy.  Nothing read can run code."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    run_folder = RunFolder(Path(folder))
-    run = run_folder.read()
-    if not run_folder.done:
-        reason = run_folder.failed
-        raise Refused(
-            f"{folder} diverged: {reason}"
-            if reason
-            else f"{folder} is not finished; start the command that trains it again, it resumes"
-        )
-    path = Path(folder) / "policy.safetensors"
-    try:
-        content = path.read_bytes()
-        stated = json.loads((Path(folder) / "policy.json").read_text())["sha256"]
-        if hashlib.sha256(content).hexdigest() != stated:
-            raise Refused(f"{path} is damaged: its sha256 is not the one in policy.json; train the run again")
-        return run, load(content)
-    except (OSError, SafetensorError, json.JSONDecodeError, KeyError) as error:
-        raise Refused(f"{path} cannot be read ({error}); train the run again") from None
 
 
 def find(out: Path) -> list[RunFolder]:

@@ -150,15 +150,8 @@ class Objective:
     def build(cls, files: Mapping[str, bytes] | None = None, **given: Any) -> Objective:
         """The objective of a run with these settings.  `files` holds the content of the files that they name."""
         known = settings.of(cls)
-        return cls(**{name: _used(known.get(name), value, files or {}) for name, value in cls.complete(given).items()})
-
-    @classmethod
-    def complete(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        return settings.complete(cls, given)
-
-    @classmethod
-    def check(cls, given: Mapping[str, Any]) -> None:
-        settings.check(cls, given, cls.name)
+        whole = settings.complete(cls, given)
+        return cls(**{name: _used(known.get(name), value, files or {}) for name, value in whole.items()})
 
     @classmethod
     def tells(cls, given: Mapping[str, Any]) -> str:
@@ -168,7 +161,7 @@ class Objective:
     @classmethod
     def arm(cls, given: Mapping[str, Any]) -> str:
         """Label within the method: what is swept, then what the agent is told if that is not the default."""
-        whole = cls.complete(given)
+        whole = settings.complete(cls, given)
         parts = []
         if cls.swept:
             value = whole[cls.swept]
@@ -178,7 +171,7 @@ class Objective:
     @classmethod
     def value(cls, given: Mapping[str, Any]) -> float:
         """The number it is swept over, NaN where it has none."""
-        value = cls.complete(given).get(cls.swept)
+        value = settings.complete(cls, given).get(cls.swept)
         return float(value) if isinstance(value, (int, float)) else math.nan
 
 

@@ -1,11 +1,10 @@
 """How a run's objective weighed violations while an episode went on, drawn from what the method declares."""
 
-import json
-
 import numpy as np
 
 from perepisode.methods import METHODS, Accrued, Objective, Pressure
 from perepisode.replay.source import Chosen
+from perepisode.runs import last_row
 
 
 def pressure(chosen: Chosen, accrued: Accrued) -> Pressure:
@@ -32,11 +31,5 @@ def _objective(chosen: Chosen) -> Objective | None:
 
 def _last_multiplier(chosen: Chosen) -> float | None:
     """λ in the last complete row of the run's metrics."""
-    if chosen.trained is None or not chosen.trained.metrics.exists():
-        return None
-    for line in reversed(chosen.trained.metrics.read_text().splitlines()):
-        try:
-            return json.loads(line).get("lambda")
-        except json.JSONDecodeError:
-            continue  # a line cut by a kill
-    return None
+    row = chosen.trained and last_row(chosen.trained.metrics)
+    return row.get("lambda") if row else None

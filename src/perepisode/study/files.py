@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perepisode.runs import held, write_atomically
+from perepisode.runs import held, last_lines, write_atomically
 
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0  # a worker on another machine that was not heard of for so long is taken to be gone
@@ -84,31 +84,10 @@ class TaskFolder:
                 return
 
 
-def last_row(path: Path) -> dict[str, Any] | None:
-    """The last whole line of a metrics file."""
-    for line in reversed(_last_lines(path)):
-        with contextlib.suppress(ValueError):
-            row = json.loads(line)
-            if isinstance(row, dict):
-                return row
-    return None
-
-
 def last_line(path: Path, begin: int = 0) -> str:
     """The last line of a log that says anything, of what was written from `begin` on; empty if there is none."""
-    said = (line.strip() for line in reversed(_last_lines(path, begin)))
+    said = (line.strip() for line in reversed(last_lines(path, begin)))
     return next((line for line in said if line), "")
-
-
-def _last_lines(path: Path, begin: int = 0) -> list[str]:
-    """The end of a file, without reading the rest."""
-    try:
-        with open(path, "rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(begin, end - 8192))
-            return file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return []
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from perepisode.runs import RunFolder
-from perepisode.study.files import TaskFolder, last_row
+from perepisode.runs import RunFolder, last_row
+from perepisode.study.files import TaskFolder
 from perepisode.study.plan import Study, Task
 
 STATES = ("done", "running", "ready", "waiting", "failed", "blocked")
