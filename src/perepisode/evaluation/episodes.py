@@ -31,7 +31,7 @@ from perepisode.runs import whole_file
 
 REQUIRED = ("method", "seed", "return", "violations")
 END_CAUSES = ("death", "timeout", "won", "enforced", "running")
-LABELS = ("run", "environment", "dilemma", "method", "arm", "detector", "end_cause", "settings")
+LABELS = ("run", "environment", "dilemma", "method", "arm", "detector", "end_cause")
 REPLAY_COLUMNS = ("actions", "reset_key", "policy_key")
 _METADATA_KEY = b"perepisode"
 _DEFAULTS = {
@@ -47,7 +47,6 @@ _DEFAULTS = {
     "end_cause": "timeout",
     "utility": np.nan,
     "steps": np.nan,
-    "settings": "",
 }
 
 
@@ -57,12 +56,13 @@ def read(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) 
     "k=1" beside "k=1" becomes "k=1, entropy=0.01" beside "k=1, entropy=0.02"; an arm of its own keeps its name.
     """
     table = as_written(paths, without)
-    if any(table["settings"].unique()):
+    if table["settings"].cat.categories.size:
         keys = ["dilemma", "method", "arm", "settings"]
-        *same, texts = table[keys].drop_duplicates().T.to_numpy()
+        groups = table.groupby(keys, sort=False, dropna=False, observed=True).ngroup().to_numpy()
+        *same, texts = table[keys].iloc[np.unique(groups, return_index=True)[1]].T.to_numpy()
         apart = settings.told_apart(list(zip(*same)), list(map(stated, texts)))
         arms = [", ".join(filter(None, pair)) for pair in zip(same[-1], apart)]
-        table["arm"] = np.array(arms, object)[table.groupby(keys, sort=False).ngroup()].astype(str)
+        table["arm"] = np.array(arms, object)[groups].astype(str)
     return table
 
 
@@ -81,6 +81,7 @@ def as_written(paths: str | Path | Iterable[str | Path], without: Iterable[str] 
         tables.append(complete(table))
         provenance.append({"path": str(file), "episodes": len(table), **told})
     table = tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
+    table["settings"] = pd.Categorical(table["settings"])  # which joining may undo
     validate(table)
     table.attrs = {"provenance": provenance}
     return table
@@ -95,6 +96,8 @@ def write(table: pd.DataFrame, path: str | Path, provenance: dict | None = None)
     if path.suffix != ".parquet":
         raise ValueError(f"{path} would not be parquet; give the file the ending .parquet")
     validate(table)
+    if "settings" in table:  # long texts, but few: read as quickly as numbers
+        table = table.assign(settings=pd.Categorical(table["settings"]))
     arrow = pa.Table.from_pandas(table, preserve_index=False)
     told = {_METADATA_KEY: json.dumps(provenance or {}, sort_keys=True).encode()}
     arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **told})
@@ -113,6 +116,7 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
         if column in table:
             given, default = table[column], _DEFAULTS.get(column, "")
             table[column] = given.astype("str").where(given.notna(), default)
+    table["settings"] = pd.Categorical(table["settings"] if "settings" in table else [None] * len(table))
     for column in ("in_window", "in_first"):
         table[column] = _booleans(pd.Series(table[column]))
     if "value" not in table:
@@ -125,10 +129,10 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def stated(text: str) -> dict:
+def stated(text: object) -> dict:
     """Settings as `evaluate` writes them; another library may have words of its own in such a column."""
     try:
-        plain = json.loads(text or "{}")
+        plain = json.loads(text) if isinstance(text, str) and text else {}
     except ValueError:
         plain = text
     return plain if isinstance(plain, dict) else {"settings": text}
@@ -234,7 +238,7 @@ def _read_parquet(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, d
 
 def _read_csv(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
     try:
-        labels: dict = dict.fromkeys((*LABELS, *REPLAY_COLUMNS), str)
+        labels: dict = dict.fromkeys((*LABELS, "settings", *REPLAY_COLUMNS), str)
         table = pd.read_csv(path, dtype=labels)
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{path} is empty; write a header line and one line an episode") from error
