@@ -88,7 +88,6 @@ LISTS: dict[int, list[list[Run]]] = {
     3: [
         arm("erm", enforcement="heuristic"),
         arm("ser", weight=0.03),
-        arm("ser", weight=0.2),
     ],
     # the unconstrained agent of the first list serves here too: every dilemma is counted for every agent
     4: [
@@ -109,12 +108,13 @@ LISTS: dict[int, list[list[Run]]] = {
         arm("lagrangian", budget=0.25),
         arm("lagrangian", budget=0.5, seeds=MORE_SEEDS),
     ],
-    # other budgets and the other methods with a budget an episode
+    # other budgets, the other methods with a budget an episode, and the strictest price
     7: [
         arm("esr", budget=2, told="loud"),
         arm("esr", budget=4, told="loud"),
         arm("saute", budget=1, told="loud"),
         arm("chance", budget=1, told="loud"),
+        arm("ser", weight=0.2),
     ],
 }
 

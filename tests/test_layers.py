@@ -15,7 +15,7 @@ import perepisode
 ROOT = Path(perepisode.__file__).parent
 FLOORS = (
     ("later", "settings", "metrics", "compilation", "__init__"),
-    ("config", "pytree"),
+    ("config", "pytree", "reading"),
     ("outside",),
     ("environments",),
     ("methods",),

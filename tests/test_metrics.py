@@ -96,3 +96,9 @@ def test_metrics_need_nothing_else_of_the_package():
     code = "import sys, perepisode.metrics; print([name for name in sys.modules if name.startswith('perepisode.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['perepisode.metrics']"
+
+
+@pytest.mark.parametrize("mean", [1e6, 0.9e9, 1.1e9, 1e25])
+def test_many_independent_violations_have_a_normal_tail(mean):
+    """Mean + √mean φ(z) / α of the standard normal law, whose φ(z) / α at a tenth is 1.75498."""
+    assert metrics.independent_cvar(mean) == pytest.approx(mean + 1.75498 * np.sqrt(mean), rel=1e-9 + 1 / mean)

@@ -4,18 +4,23 @@ Each command is a dataclass whose fields are its options and whose call does the
 the calls, so that help, planning and mistakes are answered at once.
 """
 
+import contextlib
 import hashlib
+import io
 import os
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, make_dataclass, replace
+from errno import EDQUOT, EIO, ENOSPC
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import outside, settings
+from perepisode import outside, reading, settings
 from perepisode.config import PAPER_SEEDS, Learner, Protocol, Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS
@@ -49,13 +54,20 @@ def _group(about: str, owners: Iterable[type], *others: type) -> Any:
     return make_dataclass("Settings", options, frozen=True, namespace={"__doc__": about})
 
 
+_METHODS = (
+    f"One or several of {', '.join(METHODS)}, or your own as module:Class; they train side by side.  Settings given "
+    "below go to every one of them that has such a setting.  What only one of them is to have follows its name: "
+    "--method esr:budget=1,2:told=loud ser:weight=0.1 lagrangian:budget=0.5."
+)
+
+
 @dataclass(frozen=True)
 class Asked:
     """What `train` is asked beside settings."""
 
     env: Annotated[str, _help(f"World: {', '.join(WORLDS)}, or your own as module:Class.")] = "temptation"
     dilemma: str | None = None  # What is to be avoided; the world's first dilemma if left out.
-    method: Annotated[str, _help(f"{', '.join(METHODS)}, or your own as module:Class.")] = "esr"
+    method: Annotated[tuple[str, ...], _help(_METHODS)] = ("esr",)
     gamma: tuple[float, ...] = settings.like(Run, "gamma", (0.99,))  # Discount factor in (0, 1].
     seeds: tuple[int, ...] = settings.like(Run, "seed", PAPER_SEEDS)  # One run for each.
     # Environment steps of each run; 1e6, or 1e9 on craftax, if left out.
@@ -65,7 +77,7 @@ class Asked:
     # Settings as name=value or name=value,value: those of your own method or world, or any of those below.
     set: tuple[str, ...] = ()
     checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
-    chunk: int = setting(10, low=1)  # Updates between two looks at signals and files.
+    chunk: int = setting(10, low=1, high=1000)  # Updates between two looks at signals and files.
     out: Path = Path("out")  # Folder of run folders.
 
 
@@ -77,7 +89,7 @@ OF_METHOD = _group("Several values are swept.", METHODS.values(), Asked, OF_LEAR
 
 @dataclass(frozen=True)
 class Train(Asked):
-    """Train agents: every combination of the settings and seeds given, side by side where one program allows."""
+    """Train agents: every combination of methods, settings and seeds, side by side where one program allows."""
 
     method_settings: tyro.conf.OmitArgPrefixes[OF_METHOD] = OF_METHOD()  # pyright: ignore  # noqa: RUF009
     world_settings: tyro.conf.OmitArgPrefixes[OF_WORLD] = OF_WORLD()  # pyright: ignore  # noqa: RUF009
@@ -112,34 +124,28 @@ class Train(Asked):
     def runs(self) -> tuple[list[Run], dict[str, bytes]]:
         """The runs this command asks for, checked, and the files that they name by digest."""
         env = outside.named("env", self.env, WORLDS)
-        method = outside.named("method", self.method, METHODS)
-        world, files = WORLDS[env], {}
-        given: dict[str, dict[str, list[Any]]] = {"method": {}, "world": {}, "learner": {}}
-        for name, texts in self._given().items():
-            owner, one = _owner(name, {"method": METHODS[method], "world": world, "learner": Learner})
-            if one.name in given[owner]:
-                raise Refused(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
-            contents = [_content(Path(text)) for text in texts if one.file]
-            given[owner][one.name] = values = list(map(_digest, contents) if one.file else map(one.read, texts))
-            files |= zip(values, contents)
+        world, files, runs = WORLDS[env], {}, []
         run = Run(
             env=env,
             dilemma=self.dilemma or world.dilemmas[0],
-            method=method,
             steps=int(self.steps or world.steps),
             detector=self.detector,
             penalty=self.penalty,
             learner=world.learner,
         )
-        runs = [
-            replace(run, settings=own, world=options, learner=replace(world.learner, **learner), gamma=gamma, seed=seed)
-            for own, options, learner in product(*map(_combinations, given.values()))
-            for gamma in self.gamma
-            for seed in self.seeds
-        ]
+        methods = [Chosen.read(text) for text in self.method]
+        for method, texts in zip(methods, _each(methods, self._given(), (world, Learner))):
+            given = _values(texts, {"method": METHODS[method.name], "world": world, "learner": Learner}, files)
+            for own, options, learner in product(*map(_combinations, given.values())):
+                one = replace(run, method=method.name, settings=own, world=options)
+                one = replace(one, learner=replace(world.learner, **learner))
+                runs += [replace(one, gamma=gamma, seed=seed) for gamma in self.gamma for seed in self.seeds]
         if not runs:
-            raise Refused("there is no run to train; give at least one of --seeds and --gamma")
-        return [run.checked() for run in runs], files
+            raise Refused("there is no run to train; give at least one of --method, --seeds and --gamma")
+        found = Counter(run.checked().id for run in runs)
+        if twice := [run for run in runs if found[run.id] > 1]:
+            raise Refused(f"the same run was given twice: {twice[0].method} {twice[0].arm}, seed {twice[0].seed}")
+        return runs, files
 
     def _given(self) -> dict[str, list[str]]:
         """Every setting on the command line, by name, with its values as they were typed."""
@@ -153,10 +159,74 @@ class Train(Asked):
             if name in found:
                 raise Refused(f"{name} is given twice; give its values together: --set {name}=1,2")
             found[name] = values.split(",")
-        for name, values in found.items():
-            if len(set(values)) < len(values):
-                raise Refused(f"--{name} {' '.join(values)} names a value twice")
         return found
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A method on the command line, with the settings that follow its name, as they were typed."""
+
+    name: str
+    own: dict[str, list[str]]
+
+    @classmethod
+    def read(cls, text: str) -> "Chosen":
+        parts = text.split(":")  # your own method has a colon in its name: module:Class:beta=0.1
+        chosen = cls(outside.named("method", ":".join(part for part in parts if "=" not in part), METHODS), {})
+        for part in parts:
+            name, equals, values = part.partition("=")
+            if equals and name not in chosen.known:
+                listed = ", ".join(chosen.known) or "no settings"
+                raise Refused(f"--method {text}: {chosen.name} has no setting {name!r}; it has {listed}")
+            if name in chosen.own:
+                raise Refused(f"--method {text}: {name} is given twice; give its values together: {name}=1,2")
+            if equals:
+                chosen.own[name] = values.split(",")
+        return chosen
+
+    @property
+    def known(self) -> dict[str, settings.Setting]:
+        return settings.of(METHODS[self.name])
+
+    def takes(self, name: str) -> bool:
+        """A setting that is given to all methods."""
+        return name in self.known and name not in self.own
+
+
+def _each(methods: list[Chosen], shared: dict[str, list[str]], others: tuple[type, ...]) -> list[dict[str, list[str]]]:
+    """The settings of each method's runs: its own, and those given to all that are its own, the world's or nobody's."""
+    elsewhere = {name for other in others for name in settings.of(other)}
+    found = [{f"method.{name}": texts for name, texts in method.own.items()} for method in methods]
+    for name, texts in shared.items():
+        bare = name.removeprefix("method.")
+        takers = [method for method in methods if method.takes(bare)]
+        if len({method.known[bare].help for method in takers}) > 1:
+            means = {method.known[bare].help: method.name for method in takers}
+            said = " and ".join(f"{help!r} to {method}" for help, method in means.items())
+            apart = " ".join(f"{method.name}:{bare}=..." for method in takers)
+            raise Refused(f"{bare} means {said}; give each its own: --method {apart}")
+        known = any(bare in method.known for method in methods)
+        if known and not takers and bare not in elsewhere:
+            raise Refused(f"{bare} is given twice: every method that has it was given its own")
+        for method, given in zip(methods, found):
+            if method in takers or not known or bare in elsewhere:
+                given[name] = texts
+    return found
+
+
+def _values(texts: dict[str, list[str]], owners: dict[str, type], files: dict[str, bytes]):
+    """Every setting as values, by whose it is; `files` gets the content of those that name one."""
+    given: dict[str, dict[str, list[Any]]] = {owner: {} for owner in owners}
+    for name, typed in texts.items():
+        owner, one = _owner(name, owners)
+        if one.name in given[owner]:
+            raise Refused(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
+        if len(set(typed)) < len(typed):
+            raise Refused(f"--{one.name} {' '.join(typed)} names a value twice")
+        contents = [reading.content(text, "give another file") for text in typed if one.file]
+        given[owner][one.name] = values = list(map(_digest, contents) if one.file else map(one.read, typed))
+        files |= zip(values, contents)
+    return given
 
 
 def _owner(name: str, owners: dict[str, type]) -> tuple[str, settings.Setting]:
@@ -274,17 +344,22 @@ class Watch:
 class Bench:
     """Measure how fast this machine trains on Craftax, and with how much memory."""
 
-    populations: tuple[int, ...] = setting((1, 3, 8), low=1)  # Runs side by side.
-    envs: int = setting(1024, low=1)  # Worlds of each training run.
-    hidden: int = setting(512, low=1)  # Width of the network.
+    populations: tuple[int, ...] = setting((), low=1)  # Runs side by side; 1 3 8 16, or 1 3 on a CPU, if left out.
+    envs: int | None = setting(None, low=1)  # Worlds of each training run; 1024, or 64 on a CPU, if left out.
+    hidden: int | None = setting(None, low=1)  # Width of the network; 512, or 128 on a CPU, if left out.
     precision: tuple[Literal["bf16", "fp32"], ...] = ("bf16",)  # Matrix products.
+    profile: bool = False  # Also say what part of an update goes to acting, recurrence, products and optimizer.
     out: Path = Path("bench.json")  # File to write.
 
     def __call__(self) -> int:
+        if not self.precision:
+            raise Refused("there is nothing to measure; give --precision bf16, fp32 or both")
         _prepare_jax()
-        from perepisode.study.bench import bench
+        from perepisode.study.bench import bench, here
 
-        bench(self.out, self.populations, replace(Learner(), envs=self.envs, hidden=self.hidden), self.precision)
+        populations, learner = here()
+        learner = replace(learner, envs=self.envs or learner.envs, hidden=self.hidden or learner.hidden)
+        bench(self.out, self.populations or populations, learner, self.precision, self.profile)
         print(f"wrote {self.out}\nnext: perepisode study plan --bench {self.out}")
         return 0
 
@@ -329,10 +404,37 @@ def _commands() -> Any:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; wrong input is one line on stderr and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    command = tyro.cli(
-        _commands(), args=arguments, prog="perepisode", description=(__doc__ or "perepisode").splitlines()[0]
-    )
+    try:
+        command = _parsed(arguments)
+    except Refused as error:
+        _say(error)
+        sys.exit(WRONG_INPUT)
     sys.exit(run(command))
+
+
+def _parsed(arguments: list[str]) -> Any:
+    """The command that these words ask for; tyro's box of several lines becomes one."""
+    about, said = (__doc__ or "perepisode").splitlines()[0], io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(_commands(), args=arguments, prog="perepisode", description=about)
+    except SystemExit as ended:
+        if ended.code != WRONG_INPUT:
+            raise
+        raise Refused(_unboxed(said.getvalue())) from None
+
+
+def _unboxed(box: str) -> str:
+    """What is wrong, what could have been meant, and where help is."""
+    inside = " ".join(re.sub("[│╭╮╰╯\n]|\x1b.*?m", " ", box).split())
+    parts = [part.strip() for part in re.split("─+", inside)]
+    wrong = next((part for part in parts if ":" in part or "xpected" in part), "the words cannot be read").rstrip(".")
+    wrong = re.sub(r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is no whole number", wrong)
+    wrong = re.sub(r"Could not find valid parse for arguments: \[(.*)\]", r"\1 cannot be read", wrong)
+    wrong = re.sub(r"could not convert string to float: ('.*?')", r"\1 is no number", wrong)
+    meant = re.search(r"Perhaps you meant:? (--?[\w-]+)", inside)
+    hints = [f"perhaps you meant {meant[1]}"] if meant else [part for part in parts if part.startswith("Available")]
+    return "; ".join([wrong, *hints, "see `perepisode --help`"])
 
 
 def run(command) -> int:
@@ -343,10 +445,10 @@ def run(command) -> int:
     except ValueError as error:  # Refused, and the tables' own refusals
         if not isinstance(error, Refused) and os.environ.get("PEREPISODE_TRACEBACK"):
             raise
-        print(f"perepisode: {error}", file=sys.stderr)
+        _say(error)
         return WRONG_INPUT
     except KeyboardInterrupt:
-        print("perepisode: stopped; what was checkpointed is kept", file=sys.stderr)
+        _say("stopped; what was checkpointed is kept")
         return 130
     except BrokenPipeError:  # whoever read our output has enough; what is still to be flushed goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -358,12 +460,22 @@ def run(command) -> int:
 def _told(error: Exception) -> int:
     """Exit codes of the two ends that a supervisor must tell apart; anything else is a bug and is shown whole."""
     if type(error).__name__ == "Interrupted":
-        print(f"perepisode: {error}; start the same command again to go on", file=sys.stderr)
+        _say(f"{error}; start the same command again to go on")
         return RESUME_ME
-    if type(error).__name__ == "DiskTrouble":
-        print(f"perepisode: {error}", file=sys.stderr)
+    if type(error).__name__ == "DiskTrouble" or getattr(error, "errno", None) in (ENOSPC, EDQUOT, EIO):
+        _say(error)
         return DISK
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        _say("there is not enough memory for this; use fewer worlds, a smaller network or fewer runs at a time")
+        return WRONG_INPUT
+    if isinstance(error, OSError) and error.filename is not None:  # a path that cannot be used as it was given
+        _say(f"{error.filename}: {error.strerror}; give another path")
+        return WRONG_INPUT
     raise error
+
+
+def _say(what: object) -> None:
+    print(f"perepisode: {reading.one_line(what)}", file=sys.stderr)
 
 
 def _prepare_jax() -> None:
@@ -381,13 +493,6 @@ def _home(path: Path) -> Path:
 
 def _digest(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()[:12]
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from None
 
 
 if __name__ == "__main__":

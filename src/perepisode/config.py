@@ -21,9 +21,9 @@ LARGEST_SEED = 2**32 - 1
 class Learner:
     """PPO and network sizes; the defaults are the paper's table."""
 
-    envs: int = setting(1024, "worlds stepped side by side by each run", low=1)
-    rollout: int = setting(64, "steps taken in every world between two policy updates", low=1)
-    epochs: int = setting(4, "passes over the rollout in one policy update", low=1)
+    envs: int = setting(1024, "worlds stepped side by side by each run", low=1, high=2**20)
+    rollout: int = setting(64, "steps taken in every world between two policy updates", low=1, high=2**20)
+    epochs: int = setting(4, "passes over the rollout in one policy update", low=1, high=10_000)
     minibatches: int = setting(8, "parts each pass is cut into, by world", low=1)
     learning_rate: float = setting(2e-4, "Adam's step size at the start", above=0)
     anneal: bool = setting(True, "let the learning rate fall linearly to zero")
@@ -32,7 +32,7 @@ class Learner:
     entropy: float = setting(0.01, "weight of the entropy bonus")
     value: float = setting(0.5, "weight of the value loss")
     max_grad_norm: float = setting(1.0, "global norm to which a gradient is cut", above=0)
-    hidden: int = setting(512, "width of the embedding, the GRU and the heads", low=1)
+    hidden: int = setting(512, "width of the embedding, the GRU and the heads", low=1, high=2**16)
     bootstrap: bool = setting(
         False, "add the value of the state in which a timeout cut an episode to its last reward", later=True
     )
@@ -55,13 +55,13 @@ class Learner:
 class Protocol:
     """How agents are judged: `envs` worlds, a window of `steps`, the `first` episodes of each world."""
 
-    envs: int = setting(64, low=1)
-    steps: int = setting(4096, low=1)
-    first: int = setting(12, low=1)
+    envs: int = setting(64, low=1, high=2**20)
+    steps: int = setting(4096, low=1, high=10**8)
+    first: int = setting(12, low=1, high=10**6)
     seed: int = setting(0, low=0, high=LARGEST_SEED)
 
     def checked(self) -> Protocol:
-        settings.check(Protocol, vars(self), "the protocol")
+        settings.check_fields(self)
         return self
 
 

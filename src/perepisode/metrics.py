@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+MANY = 1e9  # violations an episode
 WORST = 0.1  # of the episodes: the tail that a CVaR averages
 CVAR = f"CVaR {100 * WORST:g} %"
 
@@ -95,10 +96,12 @@ def independent_cvar(mean: float, fraction: float = WORST) -> float:
 
     E[N; N > q] = mean P(N >= q), and the episodes that are left of the tail have q, its smallest count.
     """
-    from scipy.special import pdtrc, pdtrik  # P(N > q), and q from P(N <= q)
+    from scipy.special import ndtri, pdtrc, pdtrik  # the normal quantile; P(N > q), and q from P(N <= q)
 
     if mean == 0:
         return 0.0
+    if mean > MANY:  # where pdtrik fails, and the law is normal to every digit that is shown
+        return float(mean + math.sqrt(mean / math.tau) * math.exp(-(ndtri(1 - fraction) ** 2) / 2) / fraction)
     q = math.floor(pdtrik(1 - fraction, mean)) if pdtrc(0, mean) > fraction else 0
     while pdtrc(q, mean) > fraction:
         q += 1

@@ -3,7 +3,7 @@
 <out>/<name of the run>/
     run.json             the configuration, its id, versions of the code and its libraries, the device
     metrics.jsonl        one flushed line per policy update
-    files/<setting>      what its settings name by a file, where one does
+    file.<setting>       the file that a setting names, where one does
     policy.safetensors   weights of the finished agent; policy.json says what they are
     done | failed        written last: the run is complete, or diverged (with the reason)
 <out>/populations/<id>/  which runs trained together, and their checkpoints until all are done
@@ -27,13 +27,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from perepisode import __version__, outside, settings
+from perepisode import __version__, outside, reading, settings
 from perepisode.config import LARGEST_SEED, MOST_STEPS, Learner, Refused, canonical, one_of
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS, Objective
 from perepisode.settings import setting
 
 FORMAT = 1  # of run folders; a reader refuses any other
+LARGEST_POLICY = 2**33  # bytes
 
 
 @dataclass(frozen=True)
@@ -73,19 +74,24 @@ class Run:
 
     @property
     def structure(self) -> str:
-        """What the runs of one program must share: world, sizes, length, and the shape of what the agent sees."""
+        """What the runs of one program must share: world, sizes and length.  Their methods may be any."""
         plain = self.to_json()
-        told = METHODS[self.method].tells(self.settings)
-        return canonical([plain["env"], plain["world"], plain["learner"], self.steps, told])
+        return canonical([plain["env"], plain["world"], plain["learner"], self.steps])
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What decides how its objective computes: the method, and those of its settings that are words."""
+        own = settings.of(METHODS[self.method]).values()
+        return self.method, *(str(self.settings.get(one.name, one.default)) for one in own if one.word)
 
     @property
     def files(self) -> dict[str, str]:
         """Its settings that name a file, and what they call it: the digest of its content."""
         return {name: self.settings[name] for name, one in settings.of(METHODS[self.method]).items() if one.file}
 
-    def named(self, kept: Mapping[str, bytes]) -> dict[str, bytes]:
-        """What is kept by setting, by the digest that its settings name it by."""
-        return {digest: kept[name] for name, digest in self.files.items() if name in kept}
+    def named(self, trained: Any) -> dict[str, bytes]:
+        """What is kept of those files where this run was trained, by what its settings call them."""
+        return {name: kept for setting, name in self.files.items() if (kept := trained.kept(setting)) is not None}
 
     def objective(self, files: Mapping[str, bytes] | None = None) -> Objective:
         """What it maximises; `files` holds the content of those that its settings name."""
@@ -97,12 +103,13 @@ class Run:
         plain["settings"] = settings.complete(METHODS[self.method], self.settings)
         plain["world"] = settings.complete(WORLDS[self.env], self.world)
         plain["learner"] = settings.complete(Learner, plain["learner"])
-        return plain
+        version = WORLDS[self.env].version
+        return plain if version == 1 else {**plain, "version": version}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Run:
         known = {f.name for f in fields(cls)}
-        extra = set(plain) - known - {"id", "arm"}
+        extra = set(plain) - known - {"id", "arm", "version"}
         if extra:
             raise Refused(f"run has unknown entries {sorted(extra)}; this version knows {sorted(known)}")
         values = {k: v for k, v in plain.items() if k in known}
@@ -120,7 +127,7 @@ class Run:
         settings.check(METHODS[self.method], self.settings, self.method)
         settings.check(WORLDS[self.env], self.world, self.env)
         WORLDS[self.env](**self.world)  # which may refuse what does not go together
-        settings.check(Run, {name: getattr(self, name) for name in settings.of(Run)}, "a run")
+        settings.check_fields(self)
         if self.steps < self.learner.steps_per_update:
             raise Refused(
                 f"steps={self.steps} is less than one rollout of {self.learner.envs} worlds x "
@@ -138,7 +145,7 @@ def stated(plain: Mapping[str, Any]) -> dict[str, Any]:
         for owner, part in parts.items()
         for name, value in part.items()
     }
-    return found | {name: plain[name] for name in ("penalty", "steps") if name in plain}
+    return found | {name: plain[name] for name in ("penalty", "steps", "version") if name in plain}
 
 
 @contextlib.contextmanager
@@ -160,27 +167,6 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     """A whole file of this content."""
     with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
-
-
-def last_row(path: Path) -> dict[str, Any] | None:
-    """The last whole line of a metrics file."""
-    for line in reversed(last_lines(path)):
-        with contextlib.suppress(ValueError):
-            row = json.loads(line)
-            if isinstance(row, dict):
-                return row
-    return None
-
-
-def last_lines(path: Path, begin: int = 0) -> list[str]:
-    """The end of a file, without reading the rest."""
-    try:
-        with open(path, "rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(begin, end - 8192))
-            return file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return []
 
 
 class Busy(Refused):
@@ -235,12 +221,19 @@ class RunFolder:
     @property
     def failed(self) -> str | None:
         """Why the run diverged, or None."""
-        path = self.path / "failed"
-        return path.read_text().strip() if path.is_file() else None
+        path = self._own("failed")
+        return reading.visible(reading.text(path, "delete it").strip()) if path.is_file() else None
 
     @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
+
+    def _own(self, name: str) -> Path:
+        """A file of this folder, and no link to one elsewhere: what is said of it is said to others."""
+        path = self.path / name
+        if path.is_symlink() and path.resolve().parent != self.path.resolve():
+            raise Refused(f"{path} is a link that leads out of its folder; put the file itself there")
+        return path
 
     def open(self, run: Run, device: str) -> None:
         """Create the folder, or make sure that it is this run's."""
@@ -253,61 +246,56 @@ class RunFolder:
 
     def read(self) -> Run:
         """The run this folder belongs to; Refused if the folder is not one, or of another format or config."""
-        path = self.path / "run.json"
-        try:
-            plain = json.loads(path.read_text())
-        except FileNotFoundError:
-            raise Refused(f"{self.path} is no run folder: it has no run.json") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise Refused(f"{path} is damaged ({error}); delete the folder and train the run again") from None
+        path = self._own("run.json")
+        if not path.exists():
+            raise Refused(f"{self.path} is no run folder: it has no run.json")
+        plain = reading.plain(path, "delete the folder and train the run again")
         if plain.get("format") != FORMAT:
             raise Refused(
-                f"{path} has format {plain.get('format')}, this version reads {FORMAT}; use another --out folder"
+                f"{path} has format {plain.get('format')!r}, this version reads {FORMAT}; use another --out folder"
             )
         return described(plain, path, "use another --out folder")
 
-    @property
-    def files(self) -> dict[str, bytes]:
-        """What is kept of the files that the run's settings name, by setting."""
-        kept = {path.name: path.read_bytes() for path in self.path.glob("files/*")}
-        old = self.path / "utility.json"  # where folders of earlier versions have it
-        return kept or ({"utility": old.read_bytes()} if old.exists() else {})
+    def kept(self, name: str) -> bytes | None:
+        """The content of the file that a setting of the run names; None where there is none."""
+        path = self._own(f"file.{name}")
+        if name == "utility" and not path.exists():
+            path = self._own("utility.json")  # where earlier versions have it
+        return reading.content(path, "train the run again") if path.exists() else None
 
     def keep(self, files: Mapping[str, bytes]) -> None:
         """The run's values say only what its files are called; judging and reporting need their content."""
-        for name in files.keys() - self.files.keys():
-            write_atomically(self.path / "files" / name, files[name])
+        for name in files:
+            if self.kept(name) is None:
+                write_atomically(self.path / f"file.{name}", files[name])
 
     def load(self) -> tuple[Run, dict[str, np.ndarray]]:
         """A finished run and its weights; refuses one unfinished and a damaged policy.  Nothing read can run code."""
-        from safetensors import SafetensorError
         from safetensors.numpy import load
 
         run = self.read()
         if not self.done:
             unfinished = "is not finished; start the command that trains it again, it resumes"
             raise Refused(f"{self.path} {f'diverged: {self.failed}' if self.failed else unfinished}")
-        path = self.path / "policy.safetensors"
+        path, again = self._own("policy.safetensors"), "train the run again"
+        content = reading.content(path, again, LARGEST_POLICY)
+        if hashlib.sha256(content).hexdigest() != reading.plain(path.with_suffix(".json"), again).get("sha256"):
+            raise Refused(f"{path} is damaged: its sha256 is not the one in policy.json; {again}")
         try:
-            content = path.read_bytes()
-            stated = json.loads((self.path / "policy.json").read_text())["sha256"]
-            if hashlib.sha256(content).hexdigest() != stated:
-                raise Refused(f"{path} is damaged: its sha256 is not the one in policy.json; train the run again")
             return run, load(content)
-        except (OSError, SafetensorError, json.JSONDecodeError, KeyError) as error:
-            raise Refused(f"{path} cannot be read ({error}); train the run again") from None
+        except Exception as error:  # safetensors raises its own kinds, NumPy others
+            raise Refused(f"{path} is no policy ({reading.first_line(error)}); {again}") from None
 
     def truncate_metrics(self, updates: int) -> None:
         """Drop rows after `updates`: what was logged after the checkpoint will be logged again."""
         if not self.metrics.exists():
             return
         kept = []
-        for line in self.metrics.read_text().splitlines():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
+        for line in reading.text(self.metrics, "delete the folder and train the run again").splitlines():
+            row = reading.row(line)
+            if row is None:
                 break  # a line cut by a kill; it lies after the checkpoint
-            if row["update"] <= updates:
+            if reading.number(row.get("update")) <= updates:
                 kept.append(line)
         write_atomically(self.metrics, "".join(line + "\n" for line in kept))
 
@@ -330,15 +318,15 @@ def described(plain: dict[str, Any], path: Path, remedy: str) -> Run:
     """The run that `plain`, read from `path`, describes; Refused if its id is not the one its values give."""
     values = {key: value for key, value in plain.items() if key not in ("format", "versions", "device")}
     try:
-        run, stated = Run.from_json(values), plain.get("id")
+        run, stated = Run.from_json(values).checked(), plain.get("id")
         given = run.id
     except Refused as error:
         raise Refused(f"{path}: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise Refused(f"{path} describes no run that this version knows ({error!r}); {remedy}") from None
     if given != stated:
         raise Refused(
-            f"{path} says id {stated} but its configuration gives {given}: it was made by another version or "
+            f"{path} says id {stated!r} but its configuration gives {given!r}: it was made by another version or "
             f"edited; {remedy}"
         )
     return run

@@ -8,6 +8,7 @@ Command line, help, checks, a run's identity and the documentation all read this
 
 import math
 import re
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
@@ -72,9 +73,9 @@ class Setting:
     def _check_number(self, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise Refused(f"{self.name}={value!r} is no number; {self.name} {self.range}")
-        if self.kind is int and (not math.isfinite(value) or value != int(value)):
+        if self.kind is int and not isinstance(value, int):
             raise Refused(f"{self.name}={value} is no whole number; {self.name} {self.range}")
-        if not (self.low <= value <= self.high and value > self.above and math.isfinite(value)):
+        if not (self.low <= value <= self.high and value > self.above and abs(value) <= sys.float_info.max):
             raise Refused(f"{self.name}={value} is out of range; {self.name} {self.range}")
 
     @property

@@ -67,6 +67,7 @@ def test_pairing_nearest_and_interpolated():
     low, high, weight = compare.bracket(returns, 34.1)
     assert (low, high) == (1, 2)
     assert weight == pytest.approx(0.5)
+    assert compare.bracket(returns, 33.5)[2] == pytest.approx(0.25)  # a quarter of the way from 32.9 to 35.3
     assert compare.bracket(returns, 30.0) is None
     assert compare.bracket(returns, 38.0) is None
     assert compare.bracket(returns, 32.9)[2] == 0.0

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from scipy.special import expit
@@ -169,6 +170,19 @@ def test_judging_does_not_depend_on_who_is_judged_beside(agents):
     together, alone = judge(agents, protocol), judge(agents[1:], protocol)
     own = together[together["run"] == agents[1].run.id].reset_index(drop=True)
     assert own[["return", "violations", "policy_key"]].equals(alone[["return", "violations", "policy_key"]])
+
+
+def test_agents_that_are_told_unequally_much_are_judged_together_as_alone():
+    runs = [tiny("esr", budget=1), tiny("ser", weight=1), tiny("saute", budget=1), tiny("esr", budget=1, told="loud")]
+    agents = []
+    for run in runs:
+        params = ppo.initial_params(*prepare([run]), [run.seed])
+        agents.append(Agent(run, weights(jax.tree.map(lambda x: x[0], params))))
+    protocol = Protocol(envs=4, steps=60, first=1)
+    together = judge(agents, protocol)
+    for agent in agents:
+        own = together[together["run"] == agent.run.id].reset_index(drop=True)
+        pd.testing.assert_frame_equal(own, judge([agent], protocol), check_exact=True)
 
 
 def test_evaluate_adds_only_what_is_missing(tmp_path):

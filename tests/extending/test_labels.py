@@ -185,7 +185,7 @@ def test_a_file_that_a_setting_names_is_kept_with_the_run_and_travels_with_the_a
     folders = {folder.read().settings["owed"]: folder for folder in map(RunFolder, home.glob("out/*.tolerant.*"))}
     assert set(folders) == {digest(home, "dear.json"), digest(home, "cheap.json")}
     folder = folders[digest(home, "dear.json")]
-    assert folder.files == {"owed": b"[0, 1, 4, 9, 16, 25, 36, 49]"}
+    assert folder.kept("owed") == b"[0, 1, 4, 9, 16, 25, 36, 49]"
     table = pd.read_parquet(home / "out" / "episodes.parquet")
     own = table[table["run"] == folder.read().id]
     assert own["violations"].nunique() > 1
@@ -199,7 +199,7 @@ def test_a_file_is_checked_before_anything_is_written(home):
     (home / "wrong.json").write_text("{")
     for said, words in (
         ("nowhere.json cannot be read", ("--method", "tolerant", "--set", "owed=nowhere.json")),
-        ("no distilled utility", ("--method", "esr_distilled", "--utility", "wrong.json")),
+        ("make one with `perepisode distill`", ("--method", "esr_distilled", "--utility", "wrong.json")),
     ):
         code, _, err = guide.call("train", *words, *TINY, "--out", "none")
         assert (code, err.count("\n")) == (2, 1)
@@ -209,7 +209,9 @@ def test_a_file_is_checked_before_anything_is_written(home):
 
 def test_a_run_folder_of_an_earlier_version_has_its_utility(tmp_path):
     (tmp_path / "utility.json").write_text(json.dumps({"kind": "distilled"}))
-    assert RunFolder(tmp_path).files == {"utility": b'{"kind": "distilled"}'}
+    assert RunFolder(tmp_path).kept("utility") == b'{"kind": "distilled"}'
+    (tmp_path / "other.json").write_text("{}")
+    assert RunFolder(tmp_path).kept("other") is None
 
 
 def test_a_file_that_is_not_here_is_named():

@@ -106,7 +106,7 @@ class Wordy(Objective):
 def test_a_setting_that_is_a_word_can_be_swept_beside_numbers(tmp_path):
     """Runs of one word stand side by side in a population, whatever order they are given in."""
     with guide.folder(tmp_path, wordy=WORDY):
-        asked = Train(method="wordy:Wordy", set=("price=1,2", "shape=rising,flat"), seeds=(1,))
+        asked = Train(method=("wordy:Wordy",), set=("price=1,2", "shape=rising,flat"), seeds=(1,))
         runs = population.order(asked.runs()[0])
         assert [run.settings["shape"] for run in runs] == ["rising", "rising", "flat", "flat"]
         members = population.gather(runs)
@@ -114,6 +114,8 @@ def test_a_setting_that_is_a_word_can_be_swept_beside_numbers(tmp_path):
         before, after = (Accrued(jnp.zeros(4), jnp.full(4, count)) for count in (1.0, 2.0))
         reward = members.joined(lambda one, dual, b, a: one.reward(dual, b, a), members.initial_duals(), before, after)
         assert reward.tolist() == [-2.0, -4.0, -1.0, -2.0]
+        own, ser = Train(method=("wordy:Wordy:price=3:shape=rising", "ser:weight=1"), seeds=(1,)).runs()[0]
+        assert (own.settings, ser.settings) == ({"price": 3, "shape": "rising"}, {"weight": 1})
 
 
 @pytest.mark.processes

@@ -1,5 +1,8 @@
 """An author's words: numbers come from the tables, and one that is not there is refused."""
 
+from itertools import pairwise
+from pathlib import Path
+
 import pandas as pd
 import pytest
 import synthetic
@@ -105,3 +108,59 @@ def test_a_discussion_reads_no_other_file(tmp_path):
     for asked in ('{% include "secret" %}', '{% import "secret" as s %}', '{% extends "secret" %}'):
         with pytest.raises(Refused, match=r"words\.md"):
             read(tmp_path, f"### A\n\n{asked}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "{% for a in [1, 2] %}{% for b in [1, 2] %}x{% endfor %}{% endfor %}",
+        '{% for i in range(10**9) %}{% endfor %}',
+        '{{ "x" * 1000000000 }}',
+        "{{ 10 ** 10 ** 10 }}",
+        '{{ "%999999999d" % 1 }}',
+        '{{ "%*d" % (999999999, 1) }}',
+        '{{ "x" | center(999999999) }}',
+        '{{ "{:999999999}".format(1) }}',
+        '{% set a = "xxxxxxxxxx" %}' + "{% set a = a ~ a %}" * 60 + "{{ a }}",
+        '{% set a = [1, 2] %}' + "{% set a = a + a %}" * 60,
+        "{% set a = 10000000000 %}" + "{% set a = a * a %}" * 60,
+        "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% macro f(g) %}{{ g(g) }}{{ g(g) }}{% endmacro %}{{ f(f) }}",
+        "{% macro a() %}xx{% endmacro %}"
+        + "".join(f"{{% macro {b}() %}}{{{{ {a}() ~ {a}() }}}}{{% endmacro %}}" for a, b in pairwise("abcdefghijklmno"))
+        + "{{ o() }}",
+        '{{ values("complete", {"agent": ["A"] * 999, "cvar": ["A"] * 999}, "cvar") }}',
+        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+        "{{ " + "-" * 5000 + "1 }}",
+        "{{ " + "+".join(["1"] * 20000) + " }}",
+        "{{ " + "9" * 5000 + " }}",
+        "x" * 70_000,
+        '{% set a = "' + "x" * 9000 + '" %}{% macro m(a) %}' + "{{ a }}" * 3000 + "{% endmacro %}{{ m(a) }}",
+        "{% block a %}{% endblock %}",
+        "{% call f() %}{% endcall %}",
+        "{% filter upper %}x{% endfilter %}",
+        "{{ value['__globals__'] }}",
+        "{{ joined }}{{ ''.join([]) }}",
+        "{% raw",
+        "{{ [].append(1) }}",
+        "{{ 1 / 0 }}",
+        "{{ number(1, 1000000000) }}",
+        "{{ grouped(value) }}",
+    ],
+)
+def test_a_discussion_that_asks_for_too_much_is_refused_in_one_line(tmp_path, words):
+    with pytest.raises(Refused, match=r"words\.md") as refused:
+        read(tmp_path, f"### A\n\n{words}")
+    assert "\n" not in str(refused.value)
+
+
+def test_several_rows_at_once(tmp_path):
+    text = """### A
+{{ number(values("paper", {"where": "t", "agent": ["A", "B"]}, "here") | sum, 1) }} of
+{{ values("paper", {"where": "t", "agent": ["A", "B"]}, "here") | length }}, {{ grouped(1234567) }}."""
+    assert read(tmp_path, text) == [("A", ["7.0 of 2, 1,234,567."])]
+
+
+def test_the_committed_discussions_are_far_from_every_limit():
+    for path in (Path(__file__).parents[2] / "results").glob("discussion*.md"):
+        assert path.stat().st_size < discussion.LARGEST / 3

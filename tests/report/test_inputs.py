@@ -40,7 +40,7 @@ def test_folders_without_curves_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"no metrics\.jsonl"):
         curves.read([tmp_path])
     (tmp_path / "metrics.jsonl").write_text("")
-    with pytest.raises(ValueError, match=r"no readable run\.json"):
+    with pytest.raises(ValueError, match=r"run\.json cannot be read"):
         curves.read([tmp_path])
 
 
@@ -58,7 +58,7 @@ def test_distilled_utility_by_hand(tmp_path):
 def test_a_file_that_is_no_utility_is_refused(tmp_path):
     path = tmp_path / "other.json"
     path.write_text("{}")
-    with pytest.raises(ValueError, match="is not a distilled utility"):
+    with pytest.raises(ValueError, match=r"is no distilled utility: it has no .inputs_mean."):
         distilled.read(path)
 
 

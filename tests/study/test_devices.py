@@ -31,6 +31,10 @@ runs = [tiny.run("ser", 10, seed, weight=0.3) for seed in range(4)]
 runs += [tiny.run("lagrangian", 10, seed, budget=1) for seed in range(3)] + [tiny.run("unconstrained", 10)]
 if sys.argv[4] == "features":
     runs = [tiny.run("esr", 10, seed, budget=k) for seed in range(4) for k in (0, 1)]
+if sys.argv[4] == "mixed":
+    runs = [tiny.run("esr", 10, seed, budget=1) for seed in range(3)] + [tiny.run("ser", 10, 5, weight=0.3)]
+    runs += [tiny.run("lagrangian", 10, seed, budget=1) for seed in range(2)]
+    runs += [tiny.run("saute", 10, seed, budget=1) for seed in range(2)]
 finish, trained = training._finish, []
 training._finish = lambda *of_runs: (trained.append(of_runs[-1]), finish(*of_runs))
 train(runs, Options(out=out, chunk=5, devices=devices))
@@ -45,7 +49,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("agents", ["features", "no features"])
+@pytest.mark.parametrize("agents", ["features", "no features", "mixed"])
 def test_eight_devices_give_the_results_of_one(tmp_path, agents):
     """Each holds its own run to the end.  Without features there is an empty array, of which a compiler once died."""
     for devices in (1, 8):

@@ -1,13 +1,14 @@
 """Packing and the plan: what trains together, what fits, what waits for what."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 import tiny
 
 from perepisode.config import Refused
-from perepisode.study import matrix, packing, plan
+from perepisode.study import listing, matrix, packing, plan
 
 H200 = packing.Device("gpu", 1, 139 * packing.GIB)
 GUESS = packing.Bench(1e6)
@@ -37,13 +38,30 @@ def test_packs_are_even():
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_agents_that_see_different_things_are_never_packed_together():
-    def kind(method, **settings):
+def test_any_methods_share_a_program():
+    def shared(method, **settings):
         return tiny.run(method, 5, **settings).structure
 
-    assert kind("ser", weight=1) == kind("lagrangian", budget=1) == kind("unconstrained")
-    assert kind("esr", budget=1) == kind("ser_racc", weight=1) == kind("esr_distilled", utility="pool:x")
-    assert len({kind("ser", weight=1), kind("esr", budget=1), kind("saute", budget=1)}) == 3
+    kinds = {shared("ser", weight=1), shared("esr", budget=1), shared("esr", budget=1, told="loud"), shared("saute")}
+    assert len(kinds) == 1
+    assert shared("esr", budget=1) != tiny.run("esr", 6, budget=1).structure
+
+
+def test_packs_that_are_alike_are_one_program():
+    """Ninety runs in six packs: 36 of two methods and 18 of one are six, six and three in each."""
+    others = [run for run in matrix.paper() if run.method in ("lagrangian", "esr", "ser_racc")]
+    packs = packing.pack(others, 16)
+    held = [Counter(run.method for run in pack) for pack in packs]
+    assert held == [Counter(lagrangian=6, esr=6, ser_racc=3)] * 6
+    assert packing.programs(packs) == 1
+    assert packing.programs([packs[0], packs[1][:-1]]) == 2
+    assert packing.programs([*packs, matrix.paper()[:15]]) == 2
+
+
+def test_the_plan_says_what_sharing_saves():
+    """Five packs of the pools, alike but for an unconstrained run or two; six alike; two alike."""
+    text = listing.plan_text(plan.compose(matrix.paper(), 16), GUESS, H200, 1)
+    assert "methods share programs: 4 to compile for 13 packs; each method by itself: 8 for 16" in text
 
 
 def test_a_pack_that_cannot_fit_names_the_largest_that_can():

@@ -101,7 +101,7 @@ def test_wrong_input_is_refused(tmp_path):
     with pytest.raises(Refused, match="violations_lying"):
         distill.pool([path], "lying")
     for content in (b"{}", b"{", b"[]", b"\xff"):
-        with pytest.raises(Refused, match="no distilled utility"):
+        with pytest.raises(Refused, match="make one with `perepisode distill`"):
             esr_distilled.read(content)
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -131,6 +133,23 @@ def test_cvar_and_pid_by_hand():
     dual = pid.next_dual(pid.initial_dual(), finished([3, 3]))
     # error 2: P = 0.05 * 2, I = 0.01 * 2, D = 3 - 1
     assert float(dual.multiplier) == pytest.approx(0.1 * 0.1 + 0.02 + 0.01 * 2)
+
+
+def test_cvar_and_pid_pay_by_hand():
+    """(r - 3 v) / (1 + 3) of the one; of the other r - 2 / 0.1 for each violation beyond q = 1."""
+    pid, cvar = METHODS["pid_lagrangian"].build(budget=1.0), METHODS["cvar"].build(budget=1.0)
+    rewards, _ = rewards_of(pid, [(1.0, 1), (2.0, 0)], dual=replace(pid.initial_dual(), multiplier=jnp.float32(3.0)))
+    assert rewards == pytest.approx([-0.5, 0.5])
+    dual = replace(cvar.initial_dual(), multiplier=jnp.float32(2.0), quantile=jnp.float32(1.0))
+    rewards, _ = rewards_of(cvar, [(1.0, 1), (1.0, 2)], dual=dual)
+    assert rewards == pytest.approx([1.0, 1.0 - 2.0 * 2 / 0.1])
+
+
+def test_a_falling_cost_is_no_slope_of_pid():
+    """Error -0.5 after costs of 1: P = 0.05 * -0.5, I = 1 - 0.005, D = 0."""
+    pid = METHODS["pid_lagrangian"].build(budget=1.0)
+    dual = pid.next_dual(replace(pid.initial_dual(), integral=jnp.float32(1.0)), finished([0, 1]))
+    assert float(dual.multiplier) == pytest.approx(0.1 * 0.05 * -0.5 + 0.995)
 
 
 def test_chance_constraint_charges_the_step_that_breaks_the_budget():

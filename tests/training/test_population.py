@@ -12,8 +12,8 @@ from perepisode.environments import fresh
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.runs import Run
-from perepisode.training import population, ppo
-from perepisode.training.train import prepare, run_chunk
+from perepisode.training import network, population, ppo
+from perepisode.training.train import prepare, run_chunk, weights
 
 SMALL = replace(MINIATURE, envs=8, rollout=16, epochs=2, minibatches=2, hidden=8)
 
@@ -139,17 +139,62 @@ def trained(runs, updates=3):
     return run_chunk(program, 4, members, state, updates)
 
 
-def test_a_member_equals_the_same_run_alone():
-    runs = population.order(
-        [small_run("ser", weight=0.3), small_run("ser", weight=1, seed=7), small_run("lagrangian", budget=0.5)]
-    )
-    together, seen = trained(runs)
-    for index, run in enumerate(runs):
-        alone, _ = trained([run])
-        for a, b in zip(jax.tree.leaves(together.params), jax.tree.leaves(alone.params)):
-            np.testing.assert_allclose(a[index], b[0], rtol=1e-4, atol=1e-6)
-        np.testing.assert_array_equal(together.acting.running.serial[index], alone.acting.running.serial[0])
-    assert np.isfinite(seen["loss"][:3]).all()
+EVERY_WIDTH = [
+    small_run("esr", budget=1),
+    small_run("ser", weight=0.3),
+    small_run("lagrangian", budget=0.5),
+    small_run("unconstrained", seed=7),
+    small_run("saute", budget=1),
+    small_run("esr", seed=7, budget=2, told="loud"),
+    small_run("cvar", budget=0.5),
+]
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    runs = population.order(EVERY_WIDTH)
+    return runs, *trained(runs)
+
+
+@pytest.mark.parametrize("run", EVERY_WIDTH, ids=lambda run: f"{run.method} {run.arm}")
+def test_a_member_equals_the_same_run_alone_to_the_bit(mixed, run):
+    """Its agent sees nothing, one, two or seven inputs of its own, and zeros up to seven where others see more."""
+    runs, together, seen = mixed
+    index = runs.index(run)
+    world, told = Temptation(), {"esr": 2, "saute": 1, "cvar": 2}.get(run.method, 0)
+    told = 7 if run.settings.get("told") else told
+    alone, seen_alone = trained([run])
+    whole = jax.tree.map(lambda x: x[index], together.params)
+    own, expected = weights(network.narrow(whole, world, told)), weights(jax.tree.map(lambda x: x[0], alone.params))
+    assert own.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(own[name], value, err_msg=name)
+    assert not np.any(np.asarray(whole.embedding[-1])[told:]), "an input that is always zero has moved its weights"
+    for name, value in seen_alone.items():
+        np.testing.assert_array_equal(seen[name][:3, index], value[:3, 0], err_msg=name)
+    assert np.isfinite(seen_alone["loss"][:3]).all()
+    assert (np.asarray(seen_alone["grad_norm"])[:3] > 0).all()
+    np.testing.assert_array_equal(together.acting.running.serial[index], alone.acting.running.serial[0])
+
+
+def test_a_population_of_one_width_has_no_further_inputs():
+    """What was checkpointed before methods of several widths could train together has these shapes."""
+    for runs, extra in ((RUNS, 0), ([small_run("esr", budget=1), small_run("ser_racc", weight=1)], 2)):
+        program, members = prepare(population.order(runs))
+        params = ppo.initial_params(program, members, [run.seed for run in runs])
+        assert [kernel.shape for kernel in params.embedding] == [(2, n, 8) for n in (3, extra) if n]
+
+
+def test_the_weights_are_drawn_as_if_alone():
+    runs = population.order(EVERY_WIDTH)
+    program, members = prepare(runs)
+    params = ppo.initial_params(program, members, [run.seed for run in runs])
+    for index, (run, told) in enumerate(zip(runs, members.told)):
+        alone = network.init(run.seed, (3, told) if told else (3,), 8, 2)
+        own = network.narrow(jax.tree.map(lambda x, i=index: x[i], params), program.world, told)
+        assert weights(own).keys() == weights(alone).keys()
+        for name, value in weights(alone).items():
+            np.testing.assert_array_equal(weights(own)[name], value)
 
 
 def test_a_diverging_member_is_stopped_and_the_others_go_on():
@@ -163,6 +208,8 @@ def test_a_diverging_member_is_stopped_and_the_others_go_on():
     healthy, _ = trained([runs[1]], 2)
     for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(healthy.params)):
         np.testing.assert_allclose(a[1], b[0], rtol=1e-4, atol=1e-6)
+    for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(params)):
+        np.testing.assert_array_equal(a[0], b[0])  # left as it was
 
 
 def test_the_world_of_an_episode_does_not_depend_on_batch_size():

@@ -70,7 +70,7 @@ def test_it_is_as_loud_as_the_inputs_are_many():
 
 
 def test_all_that_observe_are_here():
-    assert {name for name, method in METHODS.items() if method.tells({})} == set(SETTINGS)
+    assert {name for name, method in METHODS.items() if method.told is not None} == set(SETTINGS)
     for name in set(METHODS) - set(SETTINGS):
         settings = {"weight": {"weight": 1}, "budget": {"budget": 1}}.get(METHODS[name].swept, {})
         assert METHODS[name].build(**settings).features(after(25.0, 1), shown=10).shape == (0,)
@@ -92,12 +92,17 @@ def test_another_choice_is_another_run():
     assert Run.from_json(run.to_json()).id == run.id
 
 
-def test_what_is_told_decides_who_trains_together():
+def test_whatever_they_are_told_they_train_together():
     runs = [Run("temptation", "temptation", "esr", {"budget": 1, **told}) for told in ({}, {"told": "loud"})]
     racc = Run("temptation", "temptation", "ser_racc", {"weight": 0.1, "told": "loud"})
-    saute = Run("temptation", "temptation", "saute", {"budget": 1, "told": "loud"})
-    packs = packing.pack([*runs, racc, saute], 8)
-    assert [[run.method for run in pack] for pack in packs] == [["esr"], ["esr", "ser_racc", "saute"]]
+    saute = Run("temptation", "temptation", "saute", {"budget": 1})
+    (pack,) = packing.pack([*runs, racc, saute], 8)
+    members = population.gather(pack)
+    assert members.told == (2, 7, 7, 1)
+    told = ppo.told(ppo.Program(Temptation(), MINIATURE, 1, 1), members, after(np.full(4, 25.0), np.full(4, 1)))
+    np.testing.assert_allclose(told.values[0], [0.5, 0.2, 0, 0, 0, 0, 0])
+    np.testing.assert_allclose(told.values[3], [1 / 3, 0, 0, 0, 0, 0, 0], rtol=1e-6)
+    assert (np.asarray(told.values[1:3, 2]) > 1).all()
 
 
 def test_the_papers_matrix_tells_what_the_paper_tells():

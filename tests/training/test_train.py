@@ -110,6 +110,19 @@ def test_starting_again_returns_at_once(finished, monkeypatch):
     assert results(finished) == before
 
 
+def test_methods_that_train_together_leave_what_each_leaves_alone(tmp_path):
+    """Policies to the bit and of their own shape, and every row of the metrics; also after an interruption."""
+    short = [replace(RUNS[0], steps=LEARNER.steps_per_update * 10)]
+    short += [replace(short[0], method=name, settings=own) for name, own in (("esr", {"budget": 1}), ("saute", {}))]
+    with pytest.raises(training.Interrupted):
+        train(short, options(tmp_path / "together", asked=lambda: "SIGUSR1"))
+    train(short, options(tmp_path / "together"))
+    for one in short:
+        train([one], options(tmp_path / "alone"))
+    assert results(tmp_path / "together") == results(tmp_path / "alone")
+    assert len(results(tmp_path / "alone")) == 3
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize("attempt", range(2))
 def test_kill_nine_and_resume_equals_uninterrupted(finished, tmp_path, attempt):
@@ -200,7 +213,7 @@ def test_a_full_disk_is_one_clear_line_and_harms_nothing(tmp_path):
 
 def test_an_unwritable_folder_exits_with_its_own_code(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    command = Train(method="esr", seeds=(1,), steps=1e5, out=tmp_path / "file" / "out")
+    command = Train(method=("esr",), seeds=(1,), steps=1e5, out=tmp_path / "file" / "out")
     assert run(command) == DISK
     assert "cannot write to" in capsys.readouterr().err
 
@@ -246,7 +259,7 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"method": "magic"}, "method 'magic' is unknown; choose from unconstrained"),
+        ({"method": ("magic",)}, "method 'magic' is unknown; choose from unconstrained"),
         ({"env": "minecraft"}, "env 'minecraft' is unknown"),
         ({"dilemma": "lying"}, "dilemma 'lying' is unknown"),
         ({"set": ("envs=10", "minibatches=4")}, "envs=10 does not divide into minibatches=4; use a multiple of 4"),
@@ -258,8 +271,8 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"seeds": (99999999999999999999,)}, "seeds=99999999999999999999 is out of range"),
         ({"chunk": 0}, "chunk=0 is out of range; chunk must be a whole number, at least 1"),
         ({"checkpoint_seconds": -1.0}, "checkpoint_seconds=-1.0 is out of range"),
-        ({"method": "ser", "set": ("weight=inf",)}, "weight=inf is out of range"),
-        ({"method": "lagrangian", "set": ("budget=1", "rate=fast")}, "rate='fast' is no number; rate must be"),
+        ({"method": ("ser",), "set": ("weight=inf",)}, "weight=inf is out of range"),
+        ({"method": ("lagrangian",), "set": ("budget=1", "rate=fast")}, "rate='fast' is no number; rate must be"),
         ({"set": ("budget=nan",)}, "budget=nan is out of range"),
         ({"set": ("charge=inf",)}, "charge=inf is out of range"),
         ({"set": ("chance=1.5",)}, "chance=1.5 is out of range; chance must be a number, at least 0 and at most 1"),
@@ -271,13 +284,28 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"gamma": (0.0,)}, "gamma=0.0 is out of range; gamma must be a number, above 0 and at most 1"),
         ({"gamma": (1.01,)}, "gamma=1.01 is out of range"),
         ({"steps": 10}, "less than one rollout"),
-        ({"method": "esr_distilled"}, "needs utility; give --set utility="),
-        ({"method": "esr_distilled", "set": ("utility=nowhere.json",)}, "nowhere.json cannot be read"),
+        ({"method": ("esr_distilled",)}, "needs utility; give --set utility="),
+        ({"method": ("esr_distilled",), "set": ("utility=nowhere.json",)}, "nowhere.json cannot be read"),
         ({"set": ("colour=red",)}, "no setting is called 'colour' here; esr has budget, .*; temptation has horizon"),
         ({"set": ("colour",)}, "write name=value"),
         ({"seeds": ()}, "there is no run to train"),
         ({"gamma": ()}, "there is no run to train"),
-        ({"seeds": (1, 1)}, "the same run was given twice"),
+        ({"seeds": (1, 1)}, "the same run was given twice: esr k=1, seed 1"),
+        ({"method": ("esr", "magic")}, "method 'magic' is unknown; choose from unconstrained"),
+        ({"method": ()}, "there is no run to train"),
+        ({"method": ("esr", "esr:budget=1,2")}, "the same run was given twice: esr k=1, seed 42"),
+        ({"method": ("esr:weight=1",)}, "--method esr:weight=1: esr has no setting 'weight'; it has budget"),
+        ({"method": ("esr:budget=1:budget=2",)}, "budget is given twice; give its values together: budget=1,2"),
+        ({"method": ("esr:budget=1,1",)}, "--budget 1 1 names a value twice"),
+        ({"method": ("esr:budget=-1", "unconstrained")}, "budget=-1 is out of range"),
+        ({"method": ("ser:weight=1", "esr"), "set": ("rate=1",)}, "no setting is called 'rate' here; ser has weight"),
+        ({"method": ("ser", "unconstrained")}, "ser needs weight"),
+        ({"method": ("esr:budget=1",), "set": ("budget=2",)}, "budget is given twice: every method that has it was"),
+        (
+            {"method": ("esr", "saute", "lagrangian"), "set": ("budget=1",)},
+            "budget means 'k, violations that an episode may have' to .* and 'd, violations an episode on average' to "
+            r"lagrangian; give each its own: --method esr:budget=\.\.\. saute:budget=\.\.\. lagrangian:budget=",
+        ),
         ({"set": ("precision=fp8",)}, "precision 'fp8' is unknown; choose from bf16, fp32"),
     ],
 )
@@ -288,6 +316,33 @@ def test_wrong_input_is_one_line_before_anything_compiles(given, words, tmp_path
     assert len(error.strip().splitlines()) == 1
     assert re.search(words, error), error
     assert not (tmp_path / "out").exists()
+
+
+def asked(*methods, **given):
+    runs, _ = Train(method=methods, **{"seeds": (1,), **given}).runs()
+    return [(run.method, dict(run.settings)) for run in runs]
+
+
+def test_several_methods_are_asked_for_in_one_command():
+    own = ("esr:budget=1,2", "ser:weight=0.1", "lagrangian:budget=0.5")
+    assert asked(*own) == [
+        ("esr", {"budget": 1}),
+        ("esr", {"budget": 2}),
+        ("ser", {"weight": 0.1}),
+        ("lagrangian", {"budget": 0.5}),
+    ]
+    # what is given to all goes to those that have it: here to one method, here to two that mean the same by it
+    assert asked("ser", "unconstrained", set=("weight=0.1",)) == [("ser", {"weight": 0.1}), ("unconstrained", {})]
+    assert asked("esr", "saute", set=("budget=2",)) == [("esr", {"budget": 2}), ("saute", {"budget": 2})]
+    # and passes over the method that has its own
+    assert asked("esr", "lagrangian:budget=0.5", set=("method.budget=2",)) == [
+        ("esr", {"budget": 2}),
+        ("lagrangian", {"budget": 0.5}),
+    ]
+    runs, _ = Train(method=own, seeds=(1, 2), set=("horizon=30", "hidden=8"), gamma=(1.0,)).runs()
+    assert len(runs) == 8
+    assert {(run.world["horizon"], run.learner.hidden, run.gamma) for run in runs} == {(30, 8, 1.0)}
+    assert len({run.structure for run in runs}) == 1
 
 
 def test_run_ids_do_not_depend_on_how_numbers_are_written():
@@ -359,7 +414,9 @@ def test_a_training_of_which_nothing_is_left_ends_with_a_code_of_its_own(tmp_pat
     """One that loses some of its runs says which, and suggests to judge the others."""
     steps = LEARNER.steps_per_update * 2
     sizes = ("envs=8", "rollout=16", "epochs=1", "minibatches=2", "hidden=8")
-    lost = Train(method="ser", seeds=(1,), steps=steps, set=("weight=0.1", "learning_rate=1e30", *sizes), out=tmp_path)
+    lost = Train(
+        method=("ser",), seeds=(1,), steps=steps, set=("weight=0.1", "learning_rate=1e30", *sizes), out=tmp_path
+    )
     assert run(lost) == DIVERGED
     said = capsys.readouterr()
     assert "every run diverged" in said.err

@@ -2,15 +2,26 @@
 
 from pathlib import Path
 
+from perepisode import reading
+from perepisode.config import Refused
 from perepisode.report import words
 from perepisode.report.links import filled
 from perepisode.report.style import dilemma_name, look
-from perepisode.trained.files import ENDING, AgentFile
+from perepisode.trained.files import ENDING, FETCH, AgentFile
 from perepisode.trained.shelf import BOX
 
 
 def text(file: AgentFile) -> str:
     """The card of an agent, written from its JSON alone."""
+    try:
+        return "\n".join(map(reading.visible, _text(file).split("\n")))
+    except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
+        if isinstance(error, Refused):
+            raise
+        raise Refused(f"{file.beside('.json')} does not say what an agent's file says ({error!r}); {FETCH}") from None
+
+
+def _text(file: AgentFile) -> str:
     about, run = file.about, file.read()
     judged, trained = about["judged"], about["trained"]
     seen = judged.get("seen_by_paper_detector", judged["violations"])

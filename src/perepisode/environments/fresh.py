@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from perepisode.environments.base import World
 from perepisode.pytree import pytree
 
+SMALL = 256  # elements of an array of one world
+
 
 def episode_key(run_key: jax.Array, serial: jax.Array) -> jax.Array:
     """Key of the run's episode number `serial`; all its randomness comes from here."""
@@ -88,14 +90,19 @@ def hand_out(
     def some_wait(carry):
         return carry[3].any()
 
-    def serve(carry):
-        fresh, states, serials, waiting = carry
-        used_up = (waiting.any(axis=1) & (fresh.handed - fresh.first >= size)).any()
+    serve = jax.vmap(lambda *one: _serve_run(batch, *one))
+
+    def make_and_serve(carry):
+        fresh, *rest = carry
+        used_up = (rest[-1].any(axis=1) & (fresh.handed - fresh.first >= size)).any()
         fresh = jax.lax.cond(used_up, lambda f: make(world, run_keys, f.handed, size), lambda f: f, fresh)
-        return jax.vmap(lambda *one: _serve_run(batch, *one))(fresh, states, serials, waiting)
+        return serve(fresh, *rest)
 
     carry = (fresh, states, serials, ended)
-    fresh, states, serials, _ = jax.lax.while_loop(some_wait, serve, carry)
+    if jax.default_backend() == "gpu":
+        # nearly always enough, and a GPU stands still wherever the host looks at a condition
+        carry = serve(*carry)
+    fresh, states, serials, _ = jax.lax.while_loop(some_wait, make_and_serve, carry)
     return fresh, states, serials
 
 
@@ -105,11 +112,21 @@ def _serve_run(batch: int, fresh: Fresh, states, serials, waiting):
     size = jax.tree.leaves(fresh.worlds)[0].shape[0]
     used = fresh.handed - fresh.first
     count = jnp.minimum(jnp.minimum(waiting.sum(), batch), size - used)
+    turn = jnp.cumsum(waiting) - 1  # of each place among those that wait
+    served = waiting & (turn < count)
+    slot = jnp.clip(used + turn, 0, size - 1)
     lane = jnp.arange(batch)
     # places beyond the count lie outside the array, where a scatter drops them
     places = jnp.where(lane < count, jnp.nonzero(waiting, size=batch, fill_value=envs)[0], envs)
     slots = jnp.minimum(used + lane, size - 1)
-    states = jax.tree.map(lambda state, worlds: state.at[places].set(worlds[slots], mode="drop"), states, fresh.worlds)
-    serials = serials.at[places].set(fresh.handed + lane, mode="drop")
-    waiting = waiting.at[places].set(False, mode="drop")
-    return replace(fresh, handed=fresh.handed + count), states, serials, waiting
+
+    def move(state, worlds):
+        """Large arrays place by place.  Small ones, and there are many, all at once: on a GPU that is one kernel for
+        many of them instead of one for each."""
+        if state[0].size > SMALL:
+            return state.at[places].set(worlds[slots], mode="drop")
+        return jnp.where(served.reshape(envs, *[1] * (state.ndim - 1)), worlds[slot], state)
+
+    states = jax.tree.map(move, states, fresh.worlds)
+    serials = jnp.where(served, fresh.handed + turn, serials)
+    return replace(fresh, handed=fresh.handed + count), states, serials, waiting & ~served

@@ -26,13 +26,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from perepisode import settings
+from perepisode import reading, settings
 from perepisode.runs import whole_file
 
 REQUIRED = ("method", "seed", "return", "violations")
 END_CAUSES = ("death", "timeout", "won", "enforced", "running")
 LABELS = ("run", "environment", "dilemma", "method", "arm", "detector", "end_cause")
 REPLAY_COLUMNS = ("actions", "reset_key", "policy_key")
+MOST_ROWS = 20_000_000  # of one table; a small file can claim many more
+LARGEST = 1e30  # number in a table: its fourth power, which a variance's variance needs, is still finite
 _METADATA_KEY = b"perepisode"
 _DEFAULTS = {
     "environment": "external",
@@ -78,7 +80,10 @@ def as_written(paths: str | Path | Iterable[str | Path], without: Iterable[str] 
     for file in files:
         table, told = _read_file(file, tuple(without))
         _refuse_missing_columns(table, str(file))
-        tables.append(complete(table))
+        try:
+            tables.append(complete(table))
+        except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise ValueError(f"{file} holds values that no episodes table has ({reading.first_line(error)})") from None
         provenance.append({"path": str(file), "episodes": len(table), **told})
     table = tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
     table["settings"] = pd.Categorical(table["settings"])  # which joining may undo
@@ -107,15 +112,18 @@ def write(table: pd.DataFrame, path: str | Path, provenance: dict | None = None)
 
 
 def complete(table: pd.DataFrame) -> pd.DataFrame:
-    """Add every column that a table from elsewhere may lack, with a neutral default."""
+    """Add every column that a table from elsewhere may lack, with a neutral default; make names fit to be shown."""
     table = table.copy(deep=False)
+    table.columns = [reading.visible(str(name)) for name in table.columns]
     for column, default in _DEFAULTS.items():
         if column not in table:
             table[column] = default
     for column in LABELS:
         if column in table:
             given, default = table[column], _DEFAULTS.get(column, "")
-            table[column] = given.astype("str").where(given.notna(), default)
+            labels = given.astype("str").where(given.notna(), default)
+            odd = {name: reading.visible(name) for name in labels.unique() if not name.isprintable()}
+            table[column] = labels.replace(odd) if odd else labels
     table["settings"] = pd.Categorical(table["settings"] if "settings" in table else [None] * len(table))
     for column in ("in_window", "in_first"):
         table[column] = _booleans(pd.Series(table[column]))
@@ -181,21 +189,31 @@ def _refuse_bad_numbers(table: pd.DataFrame) -> None:
             text = np.isnan(np.asarray(pd.to_numeric(table[column], errors="coerce"), float))
             _refuse_rows(table, column, text, f"write {column} as numbers")
     for column in ("seed", "return"):
-        _refuse_rows(table, column, ~np.isfinite(table[column].to_numpy(float)), "leave such episodes out")
+        _refuse_rows(table, column, ~np.isfinite(_floats(table, column)), "leave such episodes out")
+    for column in ("seed", "return", "violations", "length", "gamma", "steps", "utility", "value"):
+        if column in table:
+            _refuse_rows(table, column, np.abs(_floats(table, column)) > LARGEST, f"use numbers up to {LARGEST:g}")
     counts = [name for name in table.columns if name == "violations" or name.startswith("violations_")]
     for column in counts:
-        values = table[column].to_numpy(float)
+        values = _floats(table, column)
         _refuse_rows(table, column, values < 0, "violations are counts of harm, zero or more")
         if column == "violations":
             _refuse_rows(table, column, ~np.isfinite(values), "write 0 where an episode had none")
     if "length" in table:
-        _refuse_rows(table, "length", table["length"].to_numpy(float) < 1, "lengths count steps, one or more")
+        _refuse_rows(table, "length", _floats(table, "length") < 1, "lengths count steps, one or more")
+
+
+def _floats(table: pd.DataFrame, column: str) -> np.ndarray:
+    try:
+        return table[column].to_numpy(float, na_value=np.nan)
+    except (TypeError, ValueError, ArithmeticError):
+        raise ValueError(f"column {column!r} of the episodes table does not hold numbers; write numbers") from None
 
 
 def _refuse_rows(table: pd.DataFrame, column: str, bad: np.ndarray, remedy: str) -> None:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        value = table[column].iloc[row]
+        value = reading.visible(str(table[column].iloc[row]))[:40]
         raise ValueError(f"{column}={value} in row {row} ({int(bad.sum())} such rows): {remedy}")
 
 
@@ -213,8 +231,9 @@ def _expand(path: Path) -> list[Path]:
 
 
 def _read_file(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
-    if not path.exists():
-        raise ValueError(f"{path} does not exist; give the path of an episodes table")
+    if not path.is_file():
+        wrong = "is no ordinary file" if path.exists() else "does not exist"
+        raise ValueError(f"{path} {wrong}; give the path of an episodes table")
     if path.suffix == ".parquet":
         return _read_parquet(path, without)
     if path.suffix == ".csv":
@@ -228,22 +247,27 @@ def _read_parquet(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, d
 
     try:
         with pq.ParquetFile(path) as file:
+            rows = file.metadata.num_rows
             wanted = [name for name in file.schema_arrow.names if name not in without]
-            told = json.loads((file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"{}"))
-            return file.read(columns=wanted).to_pandas(), told
-    except (pa.ArrowInvalid, OSError) as error:
-        reason = str(error).splitlines()[0]
+            told = reading.row((file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"{}").decode(errors="replace"))
+            if rows <= MOST_ROWS:
+                return file.read(columns=wanted, use_pandas_metadata=False).to_pandas(ignore_metadata=True), told or {}
+    except (pa.ArrowException, ValueError, OSError) as error:
+        reason = reading.first_line(error)
         raise ValueError(f"{path} is not a complete parquet file ({reason}); write it again") from error
+    raise ValueError(f"{path} has {rows} rows; a table holds at most {MOST_ROWS}")
 
 
 def _read_csv(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
     try:
         labels: dict = dict.fromkeys((*LABELS, "settings", *REPLAY_COLUMNS), str)
-        table = pd.read_csv(path, dtype=labels)
+        table = pd.read_csv(path, dtype=labels, low_memory=False)
+    except UnicodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8; save it as UTF-8, or as parquet") from error
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{path} is empty; write a header line and one line an episode") from error
     except pd.errors.ParserError as error:
-        raise ValueError(f"{path} is not readable as CSV ({error}); write it again") from error
+        raise ValueError(f"{path} is not readable as CSV ({reading.first_line(error)}); write it again") from error
     return table.drop(columns=list(without), errors="ignore"), {}
 
 

@@ -54,12 +54,11 @@ class Agent:
     def structure(self) -> str:
         """Agents with equal structure are judged by one program."""
         learner = self.run.learner
-        inputs = extra_inputs(self.objective)
-        return canonical([self.run.env, dict(self.run.world), learner.hidden, learner.precision, inputs])
+        return canonical([self.run.env, dict(self.run.world), learner.hidden, learner.precision])
 
     @property
     def files(self) -> dict[str, bytes]:
-        return {} if self.trained is None else self.run.named(self.trained.files)
+        return {} if self.trained is None else self.run.named(self.trained)
 
     @property
     def objective(self) -> Objective:
@@ -170,8 +169,10 @@ def assemble(agents: Sequence[Agent], protocol: Protocol):
     # every run of one training seed meets the same worlds, so that methods are compared on common ground
     keys = [jax.random.fold_in(jax.random.key(protocol.seed), agent.run.seed) for agent in agents]
     members = replace(members, keys=jnp.stack(keys), enforces=False)
-    like = jax.tree.map(lambda x: x[0], ppo.initial_params(program, members, [0] * len(agents)))
-    params = [params_of(agent.weights, like) for agent in agents]
+    params = []
+    for agent, extra in zip(agents, members.told):
+        like = network.init(0, network.input_sizes(world, extra), learner.hidden, world.actions)
+        params.append(network.widen(params_of(agent.weights, like), world, max(members.told)))
     return program, members, jax.tree.map(lambda *x: jnp.stack(x), *params)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from itertools import pairwise
 
 import numpy as np
 
+from perepisode import reading
 from perepisode.config import Refused
 from perepisode.later import jax, jnp
 from perepisode.methods import told
@@ -14,6 +15,8 @@ from perepisode.methods.objective import Family, Pressure, method
 from perepisode.pytree import pytree
 from perepisode.settings import setting
 
+MAKE_ONE = "make one with `perepisode distill`"
+LARGEST_NUMBER = 1e30
 POOL = ("unconstrained", "erm", "ser")  # whose episodes the paper's utilities are learned from
 
 
@@ -56,18 +59,34 @@ def to_json(utility: Distilled) -> dict:
 
 def read(content: bytes) -> Distilled:
     """What `to_json` gave, as the content of a file; refused with a reason when it is something else."""
+    return from_json(reading.parsed(content, "the utility", MAKE_ONE), "the utility")
+
+
+def from_json(plain: dict, where: str) -> Distilled:
+    """What `to_json` wrote; `where` it was found."""
+    mean, std, layers, offset, scale = parts(plain, where)
+    kernels, biases = (tuple(jnp.asarray(x, jnp.float32) for x in some) for some in zip(*layers))
+    return Distilled(jnp.asarray(mean, jnp.float32), jnp.asarray(std, jnp.float32), kernels, biases, offset, scale)
+
+
+def parts(plain: dict, where: str) -> tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, np.ndarray]], float, float]:
+    """Mean and std of the inputs, (kernel, bias) of every layer, offset and scale: all finite, of shapes that fit."""
     try:
-        plain = json.loads(content)
-        return Distilled(
-            jnp.asarray(plain["inputs_mean"], jnp.float32),
-            jnp.asarray(plain["inputs_std"], jnp.float32),
-            tuple(jnp.asarray(layer["kernel"], jnp.float32) for layer in plain["layers"]),
-            tuple(jnp.asarray(layer["bias"], jnp.float32) for layer in plain["layers"]),
-            plain["offset"],
-            plain["scale"],
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise Refused(f"this is no distilled utility ({error}); make one with `perepisode distill`") from None
+        mean, std = (np.asarray(plain[name], np.float64) for name in ("inputs_mean", "inputs_std"))
+        layers = [(np.asarray(x["kernel"], np.float64), np.asarray(x["bias"], np.float64)) for x in plain["layers"]]
+        offset, scale = float(plain["offset"]), float(plain["scale"])
+    except KeyError as error:
+        raise Refused(f"{where} is no distilled utility: it has no {error}; {MAKE_ONE}") from None
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Refused(f"{where} is no distilled utility ({reading.first_line(error)}); {MAKE_ONE}") from None
+    sizes = [2, *(len(bias) if bias.ndim == 1 else -1 for _, bias in layers)]
+    fits = all(kernel.shape == size for (kernel, _), size in zip(layers, pairwise(sizes)))
+    if mean.shape != (2,) or std.shape != (2,) or not layers or sizes[-1] != 1 or not fits:
+        raise Refused(f"{where} is no distilled utility: the shapes of its layers do not fit; {MAKE_ONE}")
+    numbers = [mean, std, np.array([offset, scale]), *(x for layer in layers for x in layer)]
+    if not all((np.abs(x) < LARGEST_NUMBER).all() for x in numbers) or not (std > 0).all():
+        raise Refused(f"{where} is no distilled utility: some of its numbers cannot be; {MAKE_ONE}")
+    return mean, std, layers, offset, scale
 
 
 @method

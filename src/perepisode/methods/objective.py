@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
 
-from perepisode import settings
+from perepisode import reading, settings
 from perepisode.config import ETHICAL_PENALTY, Refused
 from perepisode.later import jax, jnp
 from perepisode.methods.told import TOLD
@@ -154,11 +154,6 @@ class Objective:
         return cls(**{name: _used(known.get(name), value, files or {}) for name, value in whole.items()})
 
     @classmethod
-    def tells(cls, given: Mapping[str, Any]) -> str:
-        """What its agents are told, which decides the shape of what they see: "" for nothing."""
-        return given.get("told", cls.told) or ""
-
-    @classmethod
     def arm(cls, given: Mapping[str, Any]) -> str:
         """Label within the method: what is swept, then what the agent is told if that is not the default."""
         whole = settings.complete(cls, given)
@@ -180,7 +175,12 @@ def _used(declared: settings.Setting | None, value: Any, files: Mapping[str, byt
     if declared and declared.file:
         if value not in files:
             raise Refused(f"{declared.name} {value!r} is not known here; give its file with --set {declared.name}=...")
-        return declared.file(files[value])
+        try:
+            return declared.file(files[value])
+        except Refused as error:
+            raise Refused(f"{declared.name} {value}: {error}") from None
+        except Exception as error:  # whoever reads it has kinds of their own
+            raise Refused(f"{declared.name} {value} is no such file ({reading.first_line(error)})") from None
     return declared.choices[value] if declared and isinstance(declared.choices, Mapping) else value
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from perepisode import reading
 from perepisode.methods import METHODS, Accrued, Objective, Pressure
 from perepisode.replay.source import Chosen
-from perepisode.runs import last_row
 
 
 def pressure(chosen: Chosen, accrued: Accrued) -> Pressure:
@@ -22,7 +22,7 @@ def _objective(chosen: Chosen) -> Objective | None:
         return None
     try:
         if chosen.run is not None:
-            return chosen.run.objective(chosen.trained and chosen.run.named(chosen.trained.files))
+            return chosen.run.objective(chosen.trained and chosen.run.named(chosen.trained))
         value = chosen.row["value"]
         return method.build(**({method.swept: chosen.row["arm"] if np.isnan(value) else value} if method.swept else {}))
     except (TypeError, ValueError, KeyError):  # a row from another version may name settings unknown here
@@ -31,5 +31,6 @@ def _objective(chosen: Chosen) -> Objective | None:
 
 def _last_multiplier(chosen: Chosen) -> float | None:
     """λ in the last complete row of the run's metrics."""
-    row = chosen.trained and last_row(chosen.trained.metrics)
-    return row.get("lambda") if row else None
+    last = chosen.trained and reading.last_row(chosen.trained.metrics)  # the last line may be cut short
+    found = reading.number((last or {}).get("lambda"))
+    return found if found == found else None

@@ -1,7 +1,7 @@
 """Which episodes to replay, and what is known of the runs they come from."""
 
+import contextlib
 import hashlib
-import json
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from perepisode import reading
 from perepisode import trained as agents
 from perepisode.compilation import cache_folder
 from perepisode.config import Protocol, Refused, canonical
@@ -192,11 +193,8 @@ def _trained(bases: Iterable[Path]) -> dict[str, Trained]:
     found: dict[str, Trained] = {}
     for base in bases:
         for path in sorted([*base.glob("run.json"), *base.glob("*/run.json")]):
-            try:
-                stated = json.loads(path.read_text())["id"]
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-            found.setdefault(str(stated), RunFolder(path.parent))
+            with contextlib.suppress(Refused):
+                found.setdefault(str(reading.plain(path, "").get("id")), RunFolder(path.parent))
     return {**agents.shipped(), **found}
 
 

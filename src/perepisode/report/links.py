@@ -1,7 +1,9 @@
 """What the pages of reports and of replays share: how a template is filled in, and how one links to the other."""
 
-import json
 from pathlib import Path
+
+from perepisode import reading
+from perepisode.config import Refused
 
 TITLES = "titles.json"  # beside a page of replays, for reports that link to it
 
@@ -19,8 +21,7 @@ def filled(template: Path, **content) -> str:
 
 def titles(page: Path) -> list[str]:
     """What is to be seen on a page of replays."""
-    path = page / TITLES
     try:
-        return [str(title) for title in json.loads(path.read_text())]
-    except (OSError, json.JSONDecodeError) as error:
-        raise ValueError(f"{page} holds no episodes to watch ({error}); make them with `perepisode watch`") from None
+        return [str(title) for title in reading.plain(page / TITLES, "make them with `perepisode watch`", list)]
+    except Refused as error:
+        raise Refused(f"{page} holds no episodes to watch: {error}") from None

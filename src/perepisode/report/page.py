@@ -1,11 +1,13 @@
 """One self-contained page from episodes tables: `build` reads, compares, draws and writes."""
 
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 import perepisode
+from perepisode import reading
 from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import discussion as own_words
 from perepisode.report import findings
@@ -79,14 +81,18 @@ def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
         if isinstance(one, dict):
             items.append(one)
             continue
-        try:
-            items += json.loads(Path(one).read_text())
-        except (OSError, json.JSONDecodeError) as error:
-            raise ValueError(f"{one} is not a readable list of exact optima ({error}); write it again") from error
+        items += reading.plain(one, "write it again, as a list of exact optima", list)
     for item in items:
+        if not isinstance(item, dict):
+            raise ValueError(f"an exact optimum is an object with a label, not {item!r:.40}")
         for key in ("label", "kind", "return", "mean_violations", "cvar"):
             if key not in item:
                 raise ValueError(f"exact optimum {item.get('label', item)!r} has no {key!r}; it needs one")
+        shares = item.get("distribution", [])
+        numbers = [item["return"], item["mean_violations"], item["cvar"], item.get("p_over", 0.0)]
+        numbers += shares if isinstance(shares, list) else [None]
+        if not all(np.isfinite(reading.number(value)) for value in numbers):
+            raise ValueError(f"exact optimum {item['label']!r} holds what is no number; write it again")
     return items
 
 
@@ -122,4 +128,4 @@ def _kicker(inputs: Inputs) -> str:
 
 
 def _literal(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("[", "\\[")

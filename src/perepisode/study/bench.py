@@ -13,20 +13,32 @@ import jax
 from perepisode.config import Learner
 from perepisode.environments.craftax.world import Craftax
 from perepisode.runs import Run, versions, write_atomically
+from perepisode.study import profile
 from perepisode.study.overview import text_table
 from perepisode.training import ppo
 from perepisode.training.train import prepare, run_chunk
 
 
-def bench(out: Path, populations: Sequence[int], learner: Learner, precisions: Sequence[str]) -> None:
+def here() -> tuple[tuple[int, ...], Learner]:
+    """What is measured where nothing is said: the paper's agent, and on a CPU a smaller one."""
+    if jax.default_backend() == "cpu":
+        return (1, 3), replace(Learner(), envs=64, hidden=128)
+    return (1, 3, 8, 16), Learner()
+
+
+def bench(
+    out: Path, populations: Sequence[int], learner: Learner, precisions: Sequence[str], profiled: bool = False
+) -> None:
     """Measure and print the table; the JSON `out` grows with every row, so a limit loses none."""
     found = {"device": jax.devices()[0].device_kind, "versions": versions(), "training": []}
     for precision in precisions:
         for size in populations:
-            found["training"].append(training_row(size, replace(learner, precision=precision)))
+            found["training"].append(training_row(size, replace(learner, precision=precision), profiled))
             write_atomically(out, json.dumps(found, indent=1))
     print(f"{found['device']}, jax {found['versions']['jax']}")
     print(table(found["training"]))
+    for row in found["training"] if profiled else ():
+        print(f"{row['what']}, {row['runs']} run{'s' * (row['runs'] > 1)}: {profile.said(row['shares'])}")
 
 
 def seconds_of(call: Callable[[], Any], repeats: int = 5) -> float:
@@ -39,23 +51,23 @@ def seconds_of(call: Callable[[], Any], repeats: int = 5) -> float:
     return sorted(times)[len(times) // 2]
 
 
-def training_row(size: int, learner: Learner) -> dict[str, Any]:
-    """Whole updates of one population of `size` runs on Craftax."""
+def training_row(size: int, learner: Learner, profiled: bool = False) -> dict[str, Any]:
+    """Whole updates of one population of `size` runs on Craftax; if `profiled`, also what part each piece takes."""
     run = Run(Craftax.name, Craftax.dilemmas[0], "lagrangian", {"budget": 1}, steps=learner.steps_per_update * 1000)
     program, members = prepare(runs := [replace(run, seed=seed, learner=learner) for seed in range(size)])
     params = ppo.initial_params(program, members, [run.seed for run in runs])
     state = jax.jit(partial(ppo.init, program))(members, params)
     began = time.perf_counter()
-    run_chunk.lower(program, 4, members, state, 4).compile()
+    compiled = run_chunk.lower(program, 4, members, state, 4).compile()
     compile_seconds = time.perf_counter() - began
     held = [run_chunk(program, 4, members, state, 2)[0]]
 
-    def again():
-        held[0] = run_chunk(program, 4, members, held[0], 4)[0]
+    def again(updates=4):
+        held[0] = run_chunk(program, 4, members, held[0], updates)[0]
         return held[0].update
 
     seconds = seconds_of(again, 3) / 4
-    return {
+    row = {
         "what": f"train {learner.precision}",
         "runs": size,
         "worlds": learner.envs,
@@ -65,6 +77,9 @@ def training_row(size: int, learner: Learner) -> dict[str, Any]:
         "compile_seconds": compile_seconds,
         "peak_bytes": (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
     }
+    if profiled:
+        row["shares"] = profile.shares(profile.traced(lambda: again(1)), profile.parts(compiled.as_text() or ""))
+    return row
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -52,6 +52,7 @@ class Matrix(Chosen):
     def __call__(self) -> int:
         from perepisode.study import listing
 
+        self.runs()  # which refuses what cannot be trained
         print(listing.FORMATS[self.format](self.families()), end="")
         return 0
 

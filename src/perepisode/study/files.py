@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perepisode.runs import held, last_lines, write_atomically
+from perepisode import reading
+from perepisode.config import Refused
+from perepisode.runs import held, write_atomically
 
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0  # a worker on another machine that was not heard of for so long is taken to be gone
@@ -44,12 +46,13 @@ class TaskFolder:
     @property
     def beat(self) -> dict[str, Any] | None:
         """The last sign of life of a worker that is still there; None if there is none."""
-        found = _read(self.path / "beat")
-        if found is None:
+        found = _read(self.path / "beat") or {}
+        pid, when = found.get("pid"), reading.number(found.get("time"))
+        if not isinstance(pid, int) or not 0 < pid < 2**31:
             return None
-        if found["host"] == socket.gethostname():
-            return found if _alive(found["pid"]) else None
-        return found if time.time() - found["time"] < STALE_SECONDS else None
+        if found.get("host") == socket.gethostname():
+            return found if _alive(pid) else None
+        return found if time.time() - when < STALE_SECONDS else None
 
     def finish(self, **about: Any) -> None:
         self.path.joinpath("failed").unlink(missing_ok=True)
@@ -86,16 +89,15 @@ class TaskFolder:
 
 def last_line(path: Path, begin: int = 0) -> str:
     """The last line of a log that says anything, of what was written from `begin` on; empty if there is none."""
-    said = (line.strip() for line in reversed(last_lines(path, begin)))
+    said = (reading.visible(line.strip()) for line in reversed(reading.last_lines(path, begin)))
     return next((line for line in said if line), "")
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
+        return reading.plain(path, "")
+    except Refused:
         return None
-    return found if isinstance(found, dict) else None
 
 
 def _alive(pid: int) -> bool:

@@ -6,7 +6,7 @@ import json
 
 from perepisode.runs import Run, folder_name
 from perepisode.study.overview import text_table
-from perepisode.study.packing import GIB, Bench, Device, memory_of
+from perepisode.study.packing import GIB, Bench, Device, memory_of, pack, programs
 from perepisode.study.plan import Study, Task
 
 Families = dict[str, list[Run]]
@@ -63,6 +63,21 @@ def plan_text(study: Study, bench: Bench, device: Device, gpus: int) -> str:
         + f"\n{study.runs} runs in {packs} packs, {steps:.3g} steps, {hours:.1f} device hours at "
         + f"{bench.steps_per_second:,.0f} steps/s ({bench.source}){shared}; "
         + f"the {device.kind} has {device.memory / GIB:.0f} GiB\n"
+        + _sharing(study)
+    )
+
+
+def _sharing(study: Study) -> str:
+    """What it saves that any methods share a program."""
+    packs = [[member.run() for member in task.members] for task in study.of_kind("train")]
+    kinds: dict[tuple[str, ...], list[Run]] = {}
+    for run in (run for runs in packs for run in runs):
+        kinds.setdefault(run.kind, []).append(run)
+    largest = max(map(len, packs))
+    apart = [part for runs in kinds.values() for part in pack(runs, largest)]
+    return (
+        f"methods share programs: {programs(packs)} to compile for {len(packs)} packs; "
+        f"each method by itself: {programs(apart)} for {len(apart)}\n"
     )
 
 
@@ -77,6 +92,6 @@ def _task_row(task: Task, bench: Bench) -> list[str]:
 
 
 def _what(task: Task) -> str:
-    kinds = dict.fromkeys(f"{member.plain['method']} ({member.plain['dilemma']})" for member in task.members)
-    listed = list(kinds)
-    return ", ".join(listed) if len(listed) <= 3 else f"{listed[0]}, {listed[1]} and {len(listed) - 2} more"
+    methods, dilemmas = (list(dict.fromkeys(m.plain[name] for m in task.members)) for name in ("method", "dilemma"))
+    listed = ", ".join(methods) if len(methods) <= 4 else f"{', '.join(methods[:3])} and {len(methods) - 3} more"
+    return f"{listed} ({dilemmas[0] if len(dilemmas) == 1 else f'{len(dilemmas)} dilemmas'})"

@@ -17,7 +17,8 @@ from perepisode.study.files import TaskFolder, last_line
 from perepisode.study.plan import Study
 
 POLL_SECONDS = 0.5
-WORKER = (sys.executable, "-m", "perepisode.study.work")  # followed by the study's folder and the task's name
+# followed by the study's folder and the task's name; -P: no module is taken from the folder one happens to be in
+WORKER = (sys.executable, "-P", "-m", "perepisode.study.work")
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,8 @@ def with_pools(chosen: list[Run], everything: list[Run]) -> list[Run]:
 def only(found: Mapping[str, list[Run]], words: str) -> dict[str, list[Run]]:
     """The runs that `words` name, e.g. `no_killing,esr`: words of one kind widen the choice, kinds narrow it."""
     kinds = [_wanted(found, word) for word in filter(None, (word.strip() for word in words.split(",")))]
+    if not kinds:
+        raise Refused(f"--only {words!r} names nothing; leave it out for all runs")
     wanted: dict[str, set[str]] = {}
     for kind, word in kinds:
         wanted.setdefault(kind, set()).add(word)
@@ -143,7 +145,8 @@ def only(found: Mapping[str, list[Run]], words: str) -> dict[str, list[Run]]:
         for family, runs in found.items()
     }
     if not any(chosen.values()):
-        raise Refused(f"--only {words} leaves no run; the words name runs, but no run has them all")
+        listed = "; ".join(f"{kind}: {', '.join(sorted(words))}" for kind, words in wanted.items())
+        raise Refused(f"--only {words} leaves no run; a run must have one of each kind, and none has one of {listed}")
     return {family: runs for family, runs in chosen.items() if runs}
 
 

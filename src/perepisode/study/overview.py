@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from perepisode import reading
 from perepisode.study import state
 from perepisode.study.state import TaskState
 from perepisode.training.progress import duration
@@ -39,6 +40,7 @@ def plain(states: Sequence[TaskState], workers: int = 0) -> str:
 
 def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns for any terminal, file or pipe."""
+    rows = [[reading.visible(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(headings), *rows]) for i in range(len(headings))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [headings, *rows]]
     return "\n".join(lines)

@@ -1,15 +1,15 @@
-"""Runs that share structure, packed into populations of a size that fits the device."""
+"""Runs that share world, sizes and length, packed into populations of a size that fits the device."""
 
-import json
 import math
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
+from perepisode import reading
 from perepisode.config import Refused
 from perepisode.environments import WORLDS, make
 from perepisode.runs import Run
@@ -42,7 +42,7 @@ def bench_of(path: Path | None, run: Run) -> Bench:
     if path is None:
         return Bench(WORLDS[run.env].speed)
     try:
-        rows = json.loads(Path(path).read_text())["training"]
+        rows = reading.plain(path, "make one with `perepisode bench`")["training"]
         sizes = sorted({(row["worlds"], row["hidden"]) for row in rows})
         rows = [row for row in rows if (row["worlds"], row["hidden"]) == (run.learner.envs, run.learner.hidden)]
         best = max(rows, key=lambda row: row["steps_per_second"], default=None)
@@ -55,8 +55,10 @@ def bench_of(path: Path | None, run: Run) -> Bench:
         most = max(rows, key=lambda row: row["runs"])
         each = (most.get("peak_bytes") or math.nan) / most["runs"]
         return Bench(float(best["steps_per_second"]), each, int(best["runs"]), str(path))
-    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+    except Refused as error:
+        raise Refused(f"--bench is no benchmark: {error}") from None
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else reading.first_line(error)
         raise Refused(f"--bench {path} is no benchmark ({reason}); make one with `perepisode bench`") from None
 
 
@@ -126,15 +128,23 @@ def size_for(run: Run, device: Device, bench: Bench, asked: int = 0) -> int:
 
 
 def pack(runs: Iterable[Run], size: int) -> list[tuple[Run, ...]]:
-    """Runs of one structure side by side in packs of nearly equal size, none larger than `size`."""
+    """Runs of one structure in packs of nearly equal size, none larger than `size`.
+
+    They are dealt out, so that every pack has its share of every kind: packs that are alike are one program.
+    """
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.structure, []).append(run)
-    return [part for group in groups.values() for part in _even(group, size)]
+    return [part for group in groups.values() for part in _dealt(group, size)]
 
 
-def _even(runs: Sequence[Run], size: int) -> list[tuple[Run, ...]]:
+def _dealt(runs: Sequence[Run], size: int) -> list[tuple[Run, ...]]:
     """As few parts as `size` allows, of equal length give or take one: no worker waits for one lone run."""
-    parts = math.ceil(len(runs) / size)
-    borders = [round(i * len(runs) / parts) for i in range(parts + 1)]
-    return [tuple(runs[a:b]) for a, b in pairwise(borders)]
+    kinds = list(dict.fromkeys(run.kind for run in runs))
+    ordered, parts = sorted(runs, key=lambda run: kinds.index(run.kind)), math.ceil(len(runs) / size)
+    return [tuple(ordered[part::parts]) for part in range(parts)]
+
+
+def programs(packs: Iterable[Iterable[Run]]) -> int:
+    """How many different programs these packs are, each of which is compiled once."""
+    return len({frozenset(Counter((run.structure, run.kind) for run in pack).items()) for pack in packs})

@@ -17,13 +17,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from perepisode import reading, settings
 from perepisode.config import Protocol, Refused, canonical
 from perepisode.environments import WORLDS
 from perepisode.methods.esr_distilled import POOL
 from perepisode.runs import Run, folder_name, write_atomically
+from perepisode.settings import setting
 from perepisode.study import matrix, packing
 
 FORMAT = 1
+KINDS = ("train", "judge", "distill", "exact", "replay", "report")  # of task; what each does is in work.py
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Study:
     env: str
     tasks: tuple[Task, ...]
     evaluation: Protocol = field(default_factory=Protocol)
-    checkpoint_seconds: float = 600.0
-    chunk: int = 10
+    checkpoint_seconds: float = setting(600.0, low=0)
+    chunk: int = setting(10, low=1)
 
     @property
     def id(self) -> str:
@@ -110,7 +113,7 @@ def compose(runs: Sequence[Run], size: int, evaluation: Protocol | None = None, 
         raise Refused("there is no run to plan")
     for run in runs:
         run.checked()
-    # the pools come first, dilemma by dilemma, so that no distillation waits for a pack it does not need
+    # the pools come first: distillation waits for them
     runs = sorted(runs, key=_turn)
     late = [run for run in runs if run.method == "esr_distilled"]
     awaited = [run for run in runs if late and run.method in POOL]
@@ -180,20 +183,40 @@ def _judged(protocol: Protocol) -> dict[str, int]:
 def load(out: Path) -> Study:
     """The study of a folder; imports no JAX and asks no device."""
     path = Path(out) / "study.json"
-    try:
-        plain = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise Refused(f"{out} holds no study; start one with `perepisode study run --out {out}`") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise Refused(f"{path} is damaged ({error}); put it back or choose another --out") from None
+    if not path.exists():
+        raise Refused(f"{out} holds no study; start one with `perepisode study run --out {out}`")
+    plain = reading.plain(path, "put it back or choose another --out")
     if plain.get("format") != FORMAT:
-        raise Refused(f"{path} has format {plain.get('format')}, this version reads {FORMAT}; choose another --out")
-    tasks = tuple(_task(task) for task in plain["tasks"])
-    evaluation = Protocol(**plain["evaluation"])
-    return Study(plain["env"], tasks, evaluation, plain["checkpoint_seconds"], plain["chunk"])
+        raise Refused(f"{path} has format {plain.get('format')!r}, this version reads {FORMAT}; choose another --out")
+    try:
+        tasks: tuple[Task, ...] = ()
+        for task in plain["tasks"]:
+            tasks += (_task(task, [one.name for one in tasks]),)
+        evaluation = Protocol(**plain["evaluation"]).checked()
+        study = Study(plain["env"], tasks, evaluation, plain["checkpoint_seconds"], plain["chunk"])
+        settings.check_fields(study)
+        return study
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Refused(f"{path} describes no study ({error!r}); put it back or choose another --out") from None
 
 
-def _task(plain: dict[str, Any]) -> Task:
+def _task(plain: dict[str, Any], before: list[str]) -> Task:
+    """What it names becomes the names of files, and words of a cluster's script: it must be no more than a name."""
     members = tuple(Member(**member) for member in plain["members"])
     agents = tuple(plain.get("agents", ()))  # studies made before there were any have none
-    return Task(plain["name"], plain["kind"], tuple(plain["after"]), members, plain["dilemma"], agents)
+    task = Task(plain["name"], plain["kind"], tuple(plain["after"]), members, plain["dilemma"], agents)
+    below = [member.folder for member in members]
+    for name in (task.name, task.dilemma or "none", *task.after):
+        if not reading.bare_name(name):
+            raise ValueError(f"{name!r} is no name")
+    if any(Path(name).name != name or name == ".." or not name.isprintable() for name in below):
+        raise ValueError(f"a run of {task.name} lies outside the study")
+    if task.kind not in KINDS or task.name in before or not set(task.after) <= set(before):
+        raise ValueError(f"task {task.name} is none that a study has")
+    for member in members:
+        whole = all(isinstance(count, int) and 0 <= count < 2**63 for count in (member.updates, member.steps))
+        if not isinstance(member.id, str) or not isinstance(member.plain, dict) or not whole:
+            raise ValueError(f"a member of {task.name} is no run")
+    if not all(isinstance(name, str) and name.isprintable() for name in agents):
+        raise ValueError(f"{task.name} names no agents")
+    return task

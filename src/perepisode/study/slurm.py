@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from perepisode import outside
+from perepisode import outside, reading
 from perepisode.config import Refused
 from perepisode.report.links import filled
 from perepisode.runs import write_atomically
@@ -137,12 +137,10 @@ def submit(study: Study, out: Path, cluster: Cluster) -> dict[str, str]:
 
 def queued(out: Path) -> list[str]:
     """Jobs of an earlier submission that SLURM still has."""
-    try:
-        jobs = json.loads((Path(out) / "slurm" / "jobs.json").read_text())
-    except (OSError, ValueError):
-        return []
+    path = Path(out) / "slurm" / "jobs.json"
+    jobs = reading.plain(path, "delete it") if path.exists() else {}
     found = []
-    for job in jobs.values():  # one by one: squeue answers with an error if any of several is unknown
+    for job in map(str, jobs.values()):  # one by one: squeue answers with an error if any of several is unknown
         answer = subprocess.run(["squeue", "--noheader", "--jobs", job], capture_output=True, text=True)
         if answer.returncode == 0 and answer.stdout.strip():
             found.append(job)
@@ -166,10 +164,8 @@ def _fruitless(task: Task, out: Path) -> bool:
     """Whether this start, like those before it, ended before one update was done."""
     path = Path(out) / "tasks" / task.name / "requeued"
     share = state.progress(task, Path(out))[0]
-    try:
-        before = json.loads(path.read_text())
-    except (OSError, ValueError):
-        before = {"share": 0.0, "fruitless": 0}
-    count = before["fruitless"] + 1 if share == before["share"] and share < 1.0 else 0
+    before = reading.row(reading.text(path, "delete it")) if path.exists() else None
+    before = before or {"share": 0.0, "fruitless": 0}
+    count = int(before["fruitless"]) + 1 if share == before["share"] and share < 1.0 else 0
     write_atomically(path, json.dumps({"share": share, "fruitless": count}))
     return count >= FRUITLESS

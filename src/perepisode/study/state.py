@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from perepisode.runs import RunFolder, last_row
+from perepisode import reading
+from perepisode.runs import RunFolder
 from perepisode.study.files import TaskFolder
 from perepisode.study.plan import Study, Task
 
@@ -44,11 +45,11 @@ def _read_task(task: Task, out: Path, known: dict[str, TaskState]) -> TaskState:
     diverged = sum(1 for member in task.members if RunFolder(out / "runs" / member.folder).failed)
     detail = f"{diverged} diverged" if diverged else ""
     after = [known[name] for name in task.after]
-    if (done := folder.done) and set(done_of(after)) <= set(done.get("after", ())):
+    if (done := folder.done) and set(done_of(after)) <= _names(done):
         return TaskState(task, "done", 1.0, speed, 0.0, detail, diverged)
     beat = folder.beat
     if beat:
-        where = f"job {beat['job']} on {beat['host']}" if beat.get("job") else f"process {beat['pid']}"
+        where = f"job {beat['job']} on {beat.get('host')}" if beat.get("job") else f"process {beat['pid']}"
         phase = "judging, " if share == 1.0 else ""
         return TaskState(task, "running", share, speed, left, phase + where, diverged)
     if folder.failed:
@@ -59,6 +60,11 @@ def _read_task(task: Task, out: Path, known: dict[str, TaskState]) -> TaskState:
 def done_of(states: list[TaskState]) -> list[str]:
     """Names of the finished ones.  A task notes them when it ends: a report of fewer than there are now is old."""
     return [one.task.name for one in states if one.state == "done"]
+
+
+def _names(done: dict) -> set[str]:
+    after = done.get("after")
+    return set(map(str, after)) if isinstance(after, list) else set()
 
 
 def before(study: Study, out: Path, task: Task) -> list[TaskState]:
@@ -84,11 +90,13 @@ def _some(names: list[str]) -> str:
 def progress(task: Task, out: Path) -> tuple[float, float, float | None]:
     """Share of the updates done, speed, and seconds left; runs of one pack advance together."""
     for member in task.members:
-        row = last_row(out / "runs" / member.folder / "metrics.jsonl")
-        if row and "update" in row:
-            clock = row.get("clock") or {}
-            speed = float(clock.get("steps_per_second", 0.0)) * len(task.members)
-            return min(1.0, row["update"] / max(1, member.updates)), speed, clock.get("eta_seconds")
+        row = reading.last_row(out / "runs" / member.folder / "metrics.jsonl")
+        if row and (update := reading.number(row.get("update"))) >= 0:
+            clock = row.get("clock")
+            clock = clock if isinstance(clock, dict) else {}
+            speed, left = (reading.number(clock.get(name)) for name in ("steps_per_second", "eta_seconds"))
+            speed = speed * len(task.members) if speed > 0 else 0.0
+            return min(1.0, update / max(1, member.updates)), speed, left if left >= 0 else None
     return 0.0, 0.0, None
 
 

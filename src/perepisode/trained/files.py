@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from perepisode import reading
 from perepisode.config import Refused, canonical
 from perepisode.runs import Run, described, write_atomically
 from perepisode.trained import rounding
@@ -56,10 +57,14 @@ class AgentFile:
     def read(self) -> Run:
         return described(self.about["run"], self.beside(".json"), FETCH)
 
-    @property
-    def files(self) -> dict[str, bytes]:
-        """What is kept of the files that the run's settings name, by setting."""
-        return {setting: base64.b64decode(content) for setting, content in self.about.get("files", {}).items()}
+    def kept(self, name: str) -> bytes | None:
+        """The content of the file that a setting of the run names; None where there is none."""
+        try:
+            return base64.b64decode(self.about["files"][name], validate=True)
+        except (KeyError, TypeError):
+            return None
+        except ValueError:
+            raise Refused(f"{self.beside('.json')} holds no readable {name}; {FETCH}") from None
 
     @property
     def id(self) -> str:
@@ -76,16 +81,11 @@ class AgentFile:
         except Refused:
             raise
         except Exception as error:  # safetensors raises its own kinds, NumPy others
-            raise Refused(f"{self.path} is no agent's policy ({_first_line(error)}); {FETCH}") from None
+            raise Refused(f"{self.path} is no agent's policy ({reading.first_line(error)}); {FETCH}") from None
 
     def _read(self) -> tuple[dict[str, Any], bytes]:
         about = _about(self.beside(".json"))
-        try:
-            if self.path.stat().st_size > LARGEST:
-                raise Refused(f"{self.path} is larger than {LARGEST >> 20} MB: no agent is; {FETCH}")
-            content = self.path.read_bytes()
-        except OSError as error:
-            raise Refused(f"{self.path} cannot be read: {error.strerror}; {FETCH}") from None
+        content = reading.content(self.path, FETCH, LARGEST)
         if hashlib.sha256(content).hexdigest() != about["policy"]["sha256"]:
             raise Refused(f"{self.path} is damaged: its sha256 is not the one in {self.beside('.json').name}; {FETCH}")
         if _stated(content) != _digest(about):
@@ -109,14 +109,9 @@ def write(path: Path, about: Mapping[str, Any], weights: rounding.Weights, initi
 
 
 def _about(path: Path) -> dict[str, Any]:
-    try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}; {FETCH}") from None
-    except (ValueError, RecursionError) as error:
-        raise Refused(f"{path} is damaged ({_first_line(error)}); {FETCH}") from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        stated = about.get("format") if isinstance(about, dict) else None
+    about = reading.plain(path, FETCH)
+    if about.get("format") != FORMAT:
+        stated = about.get("format")
         raise Refused(f"{path} has format {stated!r}, this version reads {FORMAT}; update perepisode or {FETCH}")
     policy = about.get("policy")
     if not isinstance(policy, dict) or not isinstance(policy.get("rows"), dict) or "sha256" not in policy:
@@ -139,7 +134,3 @@ def _stated(content: bytes) -> str | None:
         return json.loads(content[8 : 8 + length])["__metadata__"]["json"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]

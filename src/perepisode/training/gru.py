@@ -1,8 +1,9 @@
 """The agent's recurrence: a GRU over a rollout, with its own derivative.
 
-Two ways to the same numbers.  `scan`: one product a step and whatever XLA makes of the rest.  `fused`: on a GPU in
+Three ways to the same numbers.  `scan`: one product a step and whatever XLA makes of the rest.  `fused`: on a GPU in
 bf16, one kernel a step forward and one backward, because there the steps are so small that launching, reading and
-writing between several kernels takes most of their time.
+writing between several kernels takes most of their time.  `hopper`: on the GPUs of that name, one kernel for all steps
+forward.
 """
 
 import warnings
@@ -70,7 +71,9 @@ _gru = jax.custom_vjp(_forward, nondiff_argnums=(0,))
 
 def _save(dtype, gates, memory, starts, input_bias, kernel, bias):
     inputs = (gates, memory, starts, input_bias, kernel.astype(dtype), bias)
-    steps = fused_steps if _fits(gates, memory, dtype) else scan_steps
+    steps = scan_steps
+    if _fits(gates, memory, dtype):
+        steps = hopper.steps if (hopper := _hopper(*memory.shape)) else fused_steps
     hidden, before, inside = steps(*inputs)
     return hidden, (memory, starts, inputs[4], before, inside)
 
@@ -108,6 +111,18 @@ def _has_kernels() -> bool:
     except (ImportError, ValueError):  # not in this JAX, or not for this GPU
         return False
     return True
+
+
+@cache
+def _hopper(envs: int, width: int):
+    """The module of those kernels where this GPU and this JAX have them and the sizes divide, else None."""
+    try:
+        from perepisode.training import hopper
+
+        fits = hopper.layout(1, envs, width, hopper.multiprocessors())
+    except (ImportError, AttributeError):  # a JAX before or after those that it was written for
+        return None
+    return hopper if fits else None
 
 
 def _unroll(steps: int) -> int:

@@ -2,13 +2,14 @@
 
 import functools
 import itertools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from perepisode.environments.base import Hot, Observation, World
-from perepisode.pytree import pytree
+from perepisode.pytree import pytree, static
 from perepisode.training.gru import cell, gru
 
 Weights = jax.Array | np.ndarray  # on a device, or drawn on the host
@@ -26,6 +27,24 @@ class Params:
     gru_hidden: Dense  # kernel [hidden, 3 hidden]; bias [hidden] of the candidate only
     actor: tuple[Dense, Dense, Dense]
     critic: tuple[Dense, Dense, Dense]
+
+
+@pytree
+class Filled:
+    """ν(R_acc) of agents that are told unequally much, filled up with zeros to the most, on a CPU.
+
+    Zeros add nothing, but how a CPU's product orders its sums depends on its length, and a run would be rounded
+    otherwise than alone.  So each run's product has the run's own length.
+    """
+
+    values: jax.Array  # float32[..., the most]
+    which: jax.Array  # int8[...], of `lengths`: the same for all of one run
+    lengths: tuple[int, ...] = static()
+
+
+def filled(values: jax.Array, which: jax.Array, lengths: tuple[int, ...]) -> jax.Array | Filled:
+    """What mixed agents are told; on an accelerator the zeros are inputs like all others, and cost nothing."""
+    return Filled(values, which, lengths) if jax.default_backend() == "cpu" else values
 
 
 @functools.cache
@@ -63,6 +82,22 @@ def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int) -> Params
     return jax.tree.map(lambda x: np.asarray(x, np.float32), params)
 
 
+def widen(params: Params, world: World, extra: int) -> Params:
+    """One run's weights with `extra` inputs for what it is told: those it does not have get weights of zero."""
+    shown, own = shown_sizes(world), params.embedding
+    told = own[-1] if len(own) > len(shown) else np.zeros((0, own[0].shape[-1]), np.float32)
+    if extra == len(told):
+        return params
+    told = np.concatenate([told, np.zeros((extra - len(told), told.shape[-1]), np.float32)])
+    return replace(params, embedding=(*own[: len(shown)], told))
+
+
+def narrow(params: Params, world: World, extra: int) -> Params:
+    """`widen` undone: one run's weights as they are alone."""
+    shown, own = len(shown_sizes(world)), params.embedding
+    return replace(params, embedding=(*own[:shown], own[-1][:extra]) if extra else own[:shown])
+
+
 def cast(params: Params, precision: str) -> Params:
     """The same weights with kernels in the products' precision: done once, it saves a conversion at every step."""
     return jax.tree.map(lambda x: _cast(x, precision) if x.ndim > 1 else x, params)
@@ -74,12 +109,14 @@ def sequence(
     memory: jax.Array,  # float32[env, hidden] before the first step
     starts: jax.Array,  # bool[time, env]: True where this observation is an episode's first
     observation: Observation,  # [time, env, ...]
-    features: jax.Array,  # float32[time, env, extra]
+    features: jax.Array | Filled,  # float32[time, env, extra]
     precision: str,
 ) -> tuple[jax.Array, jax.Array]:
     """Logits [time, env, action] and values [time, env] of a rollout.  Memory is cleared where an episode starts."""
-    gates = _input_gates(params, world, observation, features, precision)
-    hidden = gru(gates, memory, starts, params.gru_input[1], *params.gru_hidden, _dtype(precision))
+    apart = jax.default_backend() == "cpu"
+    gates = _input_gates(params, world, observation, features, precision, apart)
+    with jax.named_scope("recurrence"):
+        hidden = gru(gates, memory, starts, params.gru_input[1], *params.gru_hidden, _dtype(precision))
     return _heads(params, hidden, precision)
 
 
@@ -89,7 +126,7 @@ def step(
     memory: jax.Array,  # float32[env, hidden]
     starts: jax.Array,  # bool[env]
     observation: Observation,
-    features: jax.Array,
+    features: jax.Array | Filled,
     precision: str,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Logits, values and the next memory of one step; the same arithmetic as `sequence`."""
@@ -100,7 +137,8 @@ def step(
     return *_heads(params, memory, precision), memory
 
 
-def _input_gates(params, world, observation, features, precision):
+@jax.named_scope("products")
+def _input_gates(params, world, observation, features, precision, apart=False):
     """Everything before the recurrence, for all steps at once, but for the gates' bias.
 
     An embedding of several vectors is a sum of products.  The dense vectors are put side by side and written out: one
@@ -112,22 +150,53 @@ def _input_gates(params, world, observation, features, precision):
     products = [_rows(v.index, kernel, precision) for v, kernel in pairs if isinstance(v, Hot)]
     dense = [(v, kernel) for v, kernel in pairs if not isinstance(v, Hot)]
     if dense:
-        products.append(_dot(*_side_by_side(dense, precision), precision).astype(jnp.float32))
+        products.append(_dense(dense, precision, apart))
     embedded = jax.nn.relu(functools.reduce(jnp.add, products) + params.embedding_bias)
     return _dot(_cast(embedded, precision), params.gru_input[0], precision)
 
 
+def _dense(pairs, precision, apart):
+    """The product of dense vectors, put side by side, with their kernels.
+
+    `apart`: compiled by itself, because what is compiled with it decides in which order a CPU adds.
+    """
+
+    def product(length, vectors, kernels):
+        """With so many of the last vector's inputs."""
+        vectors, kernels = [*vectors[:-1], vectors[-1][..., :length]], [*kernels[:-1], kernels[-1][:length]]
+        return _dot(*_side_by_side(list(zip(vectors, kernels)), precision), precision).astype(jnp.float32)
+
+    vectors, kernels = map(list, zip(*pairs))
+    told, lengths, which = vectors[-1], (None,), jnp.int8(0)
+    if isinstance(told, Filled):
+        vectors[-1] = told.values
+        others = sum(v.shape[-1] for v in vectors[:-1])
+        if len({_whole(others + length) for length in told.lengths}) > 1:
+            lengths, which = told.lengths, told.which.ravel()[0]
+    branches = [functools.partial(product, length) for length in lengths]
+    if apart:  # a second branch, never taken, keeps the first from being dissolved into its surroundings
+        branches.append(lambda *operands: jnp.zeros_like(branches[0](*operands)))
+        which = jax.lax.optimization_barrier(which)
+    return jax.lax.switch(which, branches, vectors, kernels)
+
+
+def _whole(width: int) -> int:
+    """Long vectors are filled up to whole memory lines, which the fastest products ask for."""
+    return width + -width % ALIGNED if width > 8 * ALIGNED else width
+
+
 def _side_by_side(pairs, precision):
-    """One vector and one kernel; long ones filled up to whole memory lines, which the fastest products ask for."""
+    """One vector and one kernel, filled up with zeros."""
     vectors, kernels = zip(*pairs)
     width = sum(v.shape[-1] for v in vectors)
-    missing = -width % ALIGNED if width > 8 * ALIGNED else 0
+    missing = _whole(width) - width
     vectors = [*(_cast(v, precision) for v in vectors), jnp.zeros((*vectors[0].shape[:-1], missing), _dtype(precision))]
     kernels = [*kernels, jnp.zeros((missing, kernels[0].shape[-1]), kernels[0].dtype)]
     # without the barrier each product would make the vectors anew, element by element, inside a slower product
     return jax.lax.optimization_barrier(jnp.concatenate(vectors, axis=-1)), jnp.concatenate(kernels)
 
 
+@jax.named_scope("products")
 def _heads(params, hidden, precision):
     """Actor and critic; their first layers read the same input, so they are one product."""
     (actor_in, critic_in) = params.actor[0], params.critic[0]

@@ -10,11 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from perepisode import settings
 from perepisode.environments import WORLDS
 from perepisode.environments.base import EndCause, Outcome, World
 from perepisode.environments.fresh import Fresh, action_key, episode_key, hand_out, none_yet, world_key
-from perepisode.methods import METHODS, Accrued, Finished, Objective
+from perepisode.methods import Accrued, Finished, Objective
 from perepisode.pytree import pytree, static
 from perepisode.runs import Run
 
@@ -50,22 +49,56 @@ class Population:
 
     def each_dual(self, function, duals, *trees):
         """function(objective, dual, *slices) for every run; results stay stack by stack, as the duals do."""
-        return self._by_stack(function, duals, trees)
+        return self._by_stack(function, duals, trees, each_run)
 
     def joined(self, function, duals, *trees):
         """`each_dual` with the results on one run axis."""
         return _join(self._by_stack(function, duals, trees))
 
+    @property
+    def told(self) -> tuple[int, ...]:
+        """How many inputs tell each run's agent what it has accrued."""
+
+        def features(members):
+            return members._by_stack(lambda o, _: o.features(Accrued.nothing(), shown=1), [None] * len(self.sizes), ())
+
+        return tuple(stack.shape[-1] for stack in jax.eval_shape(features, self) for _ in range(stack.shape[0]))
+
     def initial_duals(self):
         return self._by_stack(lambda o, _: o.initial_dual(), [None] * len(self.sizes), ())
 
-    def _by_stack(self, function, duals, trees):
+    def _by_stack(self, function, duals, trees, mapped=jax.vmap):
         results, start = [], 0
         for objective, dual, size in zip(self.objectives, duals, self.sizes):
             slices = jax.tree.map(lambda x, a=start, b=start + size: x[a:b], trees)
-            results.append(jax.vmap(function, axis_size=size)(objective, dual, *slices))
+            results.append(mapped(function, axis_size=size)(objective, dual, *slices))
             start += size
         return tuple(results)
+
+
+def each_run(function, axis_size: int):
+    """`jax.vmap` over runs, for what adds up over steps and worlds.
+
+    On a CPU one run after the other: the order of sums, and so their rounding, would depend on how many runs there are,
+    and a member of a population must be what it is alone, to the bit.  It takes no longer: a core does one thing at a
+    time anyway.  The loop's length and operands are hidden from the compiler, which would treat one run differently.
+    """
+    if jax.default_backend() != "cpu":
+        return jax.vmap(function, axis_size=axis_size)
+
+    def every(*of_runs):
+        def one(index):
+            own = jax.lax.optimization_barrier(jax.tree.map(lambda x: x[index], of_runs))
+            return jax.lax.optimization_barrier(function(*own))
+
+        def body(index, results):
+            return jax.tree.map(lambda all, own: all.at[index].set(own), results, one(index))
+
+        like = jax.eval_shape(one, 0)
+        empty = jax.tree.map(lambda x: jnp.zeros((axis_size, *x.shape), x.dtype), like)
+        return jax.lax.fori_loop(0, jax.lax.optimization_barrier(jnp.int32(axis_size)), body, empty)
+
+    return every
 
 
 def _join(parts):
@@ -75,13 +108,13 @@ def _join(parts):
 def order(runs: Sequence[Run]) -> tuple[Run, ...]:
     """The runs as a population holds them: those of one kind side by side, otherwise as given."""
     kinds = _kinds(runs)
-    return tuple(sorted(runs, key=lambda run: kinds.index(_kind(run))))
+    return tuple(sorted(runs, key=lambda run: kinds.index(run.kind)))
 
 
 def gather(runs: Sequence[Run], files: Mapping[str, Any] | None = None) -> Population:
     """The population of these runs, which must already be in `order`; `files` holds what their settings name."""
     assert tuple(runs) == order(runs)
-    stacks = [[run.objective(files) for run in runs if _kind(run) == kind] for kind in _kinds(runs)]
+    stacks = [[run.objective(files) for run in runs if run.kind == kind] for kind in _kinds(runs)]
     keys = [jax.random.split(jax.random.key(run.seed)) for run in runs]
     return Population(
         keys=jnp.stack([k[0] for k in keys]),
@@ -97,14 +130,8 @@ def gather(runs: Sequence[Run], files: Mapping[str, Any] | None = None) -> Popul
     )
 
 
-def _kind(run: Run) -> tuple[str, ...]:
-    """What decides the structure of a run's objective: the method, and those of its settings that are words."""
-    own = settings.of(METHODS[run.method]).values()
-    return run.method, *(str(run.settings.get(one.name, one.default)) for one in own if one.word)
-
-
 def _kinds(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    return list(dict.fromkeys(map(_kind, runs)))
+    return list(dict.fromkeys(run.kind for run in runs))
 
 
 def _stack(objectives: Sequence[Objective]) -> Objective:

@@ -59,7 +59,7 @@ class Batch:
     """A rollout as the learner needs it, [time, env] for one run."""
 
     observation: Any
-    features: jax.Array
+    features: jax.Array | network.Filled
     starts: jax.Array
     action: jax.Array
     log_prob: jax.Array
@@ -80,11 +80,11 @@ def optimizer(learner: Learner) -> optax.GradientTransformation:
 
 
 def initial_params(program: Program, members: Population, seeds: Sequence[int]) -> network.Params:
-    """Every run's weights before the first update, [run, ...], on the host."""
-    none = Accrued.nothing((len(seeds),))
-    extra = jax.eval_shape(lambda m: told(program, m, none), members).shape[-1]
-    sizes = network.input_sizes(program.world, extra)
-    drawn = [network.init(seed, sizes, program.learner.hidden, program.world.actions) for seed in seeds]
+    """Every run's weights before the first update, [run, ...], on the host; drawn as if it were alone."""
+    world, most, drawn = program.world, max(members.told), []
+    for seed, extra in zip(seeds, members.told, strict=True):
+        own = network.init(seed, network.input_sizes(world, extra), program.learner.hidden, world.actions)
+        drawn.append(network.widen(own, world, most))
     return jax.tree.map(lambda *x: np.stack(x), *drawn)
 
 
@@ -134,13 +134,17 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
         update=state.update + 1,
         alive=alive,
     )
-    return state, {**learned, "alive": alive, **summary(members, state.duals, record)}
+    return state, {**learned, "alive": alive, **summary(program, members, state.duals, record)}
 
 
 def _each_run(program: Program, function, shared, of_run):
     """function(shared, a run's part of `of_run`) for every run.  On several devices each learns its own runs, said
     explicitly: the GRU's kernels are closed to the compiler, which would otherwise run all of them everywhere."""
-    every = jax.vmap(function, in_axes=(None, 0))
+
+    def every(shared, of_run):
+        runs = jax.tree.leaves(of_run)[0].shape[0]
+        return population.each_run(lambda own: function(shared, own), runs)(of_run)
+
     if program.devices == 1:
         return every(shared, of_run)
 
@@ -166,6 +170,7 @@ def mesh(devices: int) -> Mesh:
 # ---- acting -------------------------------------------------------------------------------------------------
 
 
+@jax.named_scope("acting")
 def rollout(program: Program, members: Population, state: TrainState):
     """`rollout` steps of every world → state, Batch [time, run, env], Record [time, run, env], last values."""
 
@@ -218,7 +223,7 @@ class Choice:
     """What every agent saw, thought and did in one step, [run, env, ...]."""
 
     observation: Any
-    features: jax.Array
+    features: jax.Array | network.Filled
     logits: jax.Array
     value: jax.Array
     memory: jax.Array
@@ -240,10 +245,20 @@ def choose(program: Program, members: Population, params, acting: Acting) -> Cho
     return Choice(observation, features, logits, value, memory, action)
 
 
-def told(program: Program, members: Population, accrued: Accrued) -> jax.Array:
-    """What every agent is told of what its episode has accrued, [run, ..., extra]."""
-    shown = sum(network.shown_sizes(program.world))
-    return members.each(lambda o, accrued: o.features(accrued, shown), accrued)
+def told(program: Program, members: Population, accrued: Accrued) -> jax.Array | network.Filled:
+    """What every agent is told of what its episode has accrued, [run, ..., extra], and zeros where others hear more."""
+    shown, most = sum(network.shown_sizes(program.world)), max(members.told)
+
+    def features(objective, accrued):
+        own = objective.features(accrued, shown)
+        return jnp.pad(own, [(0, 0)] * (own.ndim - 1) + [(0, most - own.shape[-1])])
+
+    values, lengths = members.each(features, accrued), tuple(sorted(set(members.told)))
+    if len(lengths) == 1:
+        return values
+    which = jnp.array([lengths.index(extra) for extra in members.told], jnp.int8)
+    which = jnp.broadcast_to(which.reshape(-1, *[1] * (values.ndim - 2)), values.shape[:-1])
+    return network.filled(values, which, lengths)
 
 
 def sample(key: jax.Array, logits: jax.Array) -> jax.Array:
@@ -322,9 +337,11 @@ def learn(program: Program, rate, params, adam, memory, batch: Batch, last_value
         # taken once: otherwise every element of the network's input would look up its row again
         part = jax.lax.optimization_barrier(jax.tree.map(lambda x: jnp.take(x, envs, axis=1), (batch, targets)))
         gradient, seen = jax.grad(loss, has_aux=True)(params, program.world, learner, memory[envs], *part)
-        step, adam = optimizer(learner).update(gradient, adam)
-        params = jax.tree.map(lambda p, s: p - rate * s, params, step)
-        return (params, adam), {**seen, "grad_norm": optax.tree.norm(gradient)}
+        with jax.named_scope("optimizer"):
+            step, adam = optimizer(learner).update(gradient, adam)
+            params = jax.tree.map(lambda p, s: p - rate * s, params, step)
+            seen["grad_norm"] = optax.tree.norm(gradient)
+        return (params, adam), seen
 
     orders = jax.vmap(lambda k: jax.random.permutation(k, learner.envs))(jax.random.split(key, learner.epochs))
     (params, adam), seen = jax.lax.scan(minibatch, (params, adam), orders.reshape(-1, width))
@@ -335,11 +352,10 @@ def learn(program: Program, rate, params, adam, memory, batch: Batch, last_value
 
 # ---- what is reported ---------------------------------------------------------------------------------------
 
-MOST_COUNTED = 64  # episodes with more events than this share the last bin
 
-
-def summary(members: Population, duals, record: Record) -> dict[str, jax.Array]:
-    """Sums over the window's finished episodes and the histogram of their own-dilemma counts, for every run."""
+def summary(program: Program, members: Population, duals, record: Record) -> dict[str, jax.Array]:
+    """Sums over the window's finished episodes, and at every step the episode's count of its own dilemma if it ended
+    there, -1 if not, for every run."""
     ended, totals = record.ended, record.totals
     utility = members.joined(
         lambda o, dual, totals: o.worth(dual, totals),
@@ -349,21 +365,16 @@ def summary(members: Population, duals, record: Record) -> dict[str, jax.Array]:
     own = jax.vmap(lambda counts, charging: counts[..., charging.dilemma], in_axes=(1, 0))(
         totals.violations, members.charging
     )
-    ended = jnp.swapaxes(ended, 0, 1)
+    task_return, length = (jnp.swapaxes(x, 0, 1) for x in (totals.accrued.task_return, totals.length))
 
-    def total(x):
-        return jnp.where(ended, x, 0).sum(axis=(1, 2))
+    def sums(ended, own, **summed):
+        added = {name: jnp.where(ended, x, 0).sum() for name, x in summed.items()}
+        return {"episodes": ended.sum(), "counts": jnp.where(ended, own, -1).ravel(), **added}
 
-    bins = jnp.arange(MOST_COUNTED + 1)
-    hits = (jnp.minimum(own, MOST_COUNTED)[..., None] == bins) & ended[..., None]
-    return {
-        "episodes": ended.sum(axis=(1, 2)),
-        "return_sum": total(jnp.swapaxes(totals.accrued.task_return, 0, 1)),
-        "length_sum": total(jnp.swapaxes(totals.length, 0, 1)),
-        "utility_sum": total(utility),
-        "counts": hits.sum(axis=(1, 2)),
-        "multiplier": members.joined(lambda o, dual: o.multiplier(dual), duals),
-    }
+    of_run = {"return_sum": task_return, "length_sum": length, "utility_sum": utility}
+    of_run |= {"ended": jnp.swapaxes(ended, 0, 1), "own": own}
+    multiplier = members.joined(lambda o, dual: o.multiplier(dual), duals)
+    return {**_each_run(program, lambda _, own: sums(**own), None, of_run), "multiplier": multiplier}
 
 
 def _where_alive(alive: jax.Array, new, old):

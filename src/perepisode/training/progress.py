@@ -1,8 +1,9 @@
-"""What a person sees while runs train: a live table on a terminal, one plain line a minute elsewhere."""
+"""What a person sees while runs train: a live table on a terminal, a few plain lines a minute elsewhere."""
 
 import sys
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from perepisode.runs import Run
@@ -14,6 +15,7 @@ class Progress:
     """Says nothing; others say more."""
 
     def start(self, runs: Sequence[Run], done: int) -> None: ...
+    def compiled(self) -> None: ...
     def update(self, done: int, rows: Rows) -> None: ...
     def stop(self) -> None: ...
 
@@ -22,10 +24,30 @@ def for_this_terminal() -> Progress:
     return LiveTable() if sys.stdout.isatty() else PlainLines()
 
 
-def speed_of(rows: Rows) -> tuple[float, float]:
-    """Steps a second of all runs together, and seconds left."""
-    clock = rows[0][-1]["clock"]
-    return clock["steps_per_second"] * len(rows), clock["eta_seconds"]
+class Pace:
+    """How fast updates go now: over the last half minute, or the last two looks where they lie further apart.
+
+    It begins when the program is compiled, so that compiling slows nothing, and it counts all that an update waits for.
+    """
+
+    def __init__(self, runs: Sequence[Run], done: int, clock: Callable[[], float], window: float = 30.0):
+        self.updates, self.steps = runs[0].updates, len(runs) * runs[0].learner.steps_per_update
+        self.clock, self.window = clock, window
+        self.seen = deque([(clock(), done)])
+
+    def note(self, done: int) -> None:
+        self.seen.append((self.clock(), done))
+        while len(self.seen) > 2 and self.seen[-1][0] - self.seen[1][0] >= self.window:
+            self.seen.popleft()
+
+    def __str__(self) -> str:
+        (then, before), (now, done) = self.seen[0], self.seen[-1]
+        said = f"{done}/{self.updates} updates"
+        if done == before or now == then:
+            return said
+        each = (now - then) / (done - before)
+        left = f" · {duration((self.updates - done) * each)} left" if done < self.updates else ""
+        return f"{said} · {self.steps / each:,.0f} steps/s{left}"
 
 
 def duration(seconds: float) -> str:
@@ -40,61 +62,72 @@ def label(run: Run) -> str:
 
 
 class PlainLines(Progress):
-    """One line a minute, and one at the end."""
+    """After the first updates, then once a minute and at the end: the pace, and a line for the seeds of each arm."""
 
-    def __init__(self, every: float = 60.0):
-        self.every, self.last = every, 0.0
-        self.rows: Rows = []
+    def __init__(self, every: float = 60.0, clock: Callable[[], float] = time.monotonic):
+        self.every, self.clock, self.last = every, clock, float("-inf")
 
     def start(self, runs, done):
-        self.runs = runs
-        self.last = time.monotonic()
-        print(f"training {len(runs)} runs of {runs[0].steps:,} steps; {done} of {runs[0].updates} updates done")
+        self.runs, self.done = runs, done
+        self.began = self.clock()
+        self._say(f"training {len(runs)} run{'s' * (len(runs) > 1)} of {runs[0].steps:,} steps each")
+        self._say(f"{done}/{runs[0].updates} updates · compiling")
+
+    def compiled(self):
+        self._say(f"compiled in {self.clock() - self.began:.0f} s")
+        self.pace = Pace(self.runs, self.done, self.clock)
 
     def update(self, done, rows):
-        self.rows, self.done = rows, done
-        if time.monotonic() - self.last >= self.every or done == self.runs[0].updates:
-            self._print()
+        self.pace.note(done)
+        if self.clock() - self.last < self.every and done < self.runs[0].updates:
+            return
+        self.last = self.clock()
+        arms: dict[str, list[dict[str, Any]]] = {}
+        for run, own in zip(self.runs, rows):
+            arms.setdefault(label(run), []).append(own[-1])
+        width = max(map(len, arms))
+        self._say(self.pace)
+        for arm, lasts in arms.items():
+            returns, violations = (_mean(lasts, name) for name in ("return", "violations"))
+            self._say(f"  {arm:<{width}}  return {_number(returns)}  violations {_number(violations, 2)}")
 
-    def _print(self):
-        self.last = time.monotonic()
-        speed, left = speed_of(self.rows)
-        members = "; ".join(
-            f"{label(run)} s{run.seed}: {_number(own[-1]['return'])} / {_number(own[-1]['violations'], 2)}"
-            for run, own in zip(self.runs, self.rows)
-        )
-        print(
-            f"{self.done}/{self.runs[0].updates} updates, {speed:,.0f} steps/s, {duration(left)} left; "
-            f"return / violations: {members}",
-            flush=True,
-        )
+    def _say(self, line):
+        print(line, flush=True)
 
 
 class LiveTable(Progress):
-    """Per run: return, violations, worst decile, λ; below it speed and time left."""
+    """Per run: return, violations, worst decile, λ; below it the pace, or for how long the program is compiled."""
 
     def start(self, runs, done):
         from rich.live import Live
 
-        self.runs = runs
-        self.live = Live(self._table(done, None), refresh_per_second=4, transient=False)
+        self.runs, self.done, self.rows = runs, done, None
+        self.pace, self.began = None, time.monotonic()
+        self.live = Live(get_renderable=self._table, refresh_per_second=4, transient=False)
         self.live.start()
 
+    def compiled(self):
+        self.live.console.print(f"compiled in {time.monotonic() - self.began:.0f} s")
+        self.pace = Pace(self.runs, self.done, time.monotonic)
+
     def update(self, done, rows):
-        self.live.update(self._table(done, rows))
+        self.rows = rows
+        if self.pace:
+            self.pace.note(done)
+        self.live.refresh()
 
     def stop(self):
         self.live.stop()
 
-    def _table(self, done: int, rows: Rows | None):
+    def _table(self):
         from rich.table import Table
 
         table = Table(expand=False, pad_edge=False)
-        table.add_column("run", no_wrap=True)
-        for title in ("seed", "return", "violations", "worst 10 %", "λ"):
-            table.add_column(title, justify="right")
+        table.add_column("run", overflow="fold")
+        for title in ("seed", "return", "viol.", "worst ⅒", "λ"):
+            table.add_column(title, justify="right", no_wrap=True)
         for i, run in enumerate(self.runs):
-            last = rows[i][-1] if rows else {}
+            last = self.rows[i][-1] if self.rows else {}
             table.add_row(
                 label(run),
                 str(run.seed),
@@ -103,13 +136,15 @@ class LiveTable(Progress):
                 _number(last.get("worst_decile"), 2),
                 _number(last.get("lambda"), 2),
             )
-        updates = self.runs[0].updates
-        if rows:
-            speed, left = speed_of(rows)
-            table.caption = f"{done}/{updates} updates · {speed:,.0f} steps/s · {duration(left)} left"
-        else:
-            table.caption = f"{done}/{updates} updates · compiling"
+        compiling = f"{self.done}/{self.runs[0].updates} updates · compiling {time.monotonic() - self.began:.0f} s"
+        table.caption = str(self.pace or compiling)
         return table
+
+
+def _mean(rows: list[dict[str, Any]], name: str) -> float | None:
+    """Over the seeds in which an episode ended."""
+    known = [row[name] for row in rows if row[name] is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _number(value: float | None, digits: int = 1) -> str:

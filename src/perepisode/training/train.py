@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from perepisode import environments
+from perepisode import environments, reading
 from perepisode import metrics as metric  # `metrics` are what an update returns
 from perepisode.config import Refused, canonical
 from perepisode.runs import Run, RunFolder, held, save_policy, write_atomically
@@ -99,7 +99,7 @@ def population_id(runs: Sequence[Run]) -> str:
 
 def _kept(runs: Sequence[Run], folders: Sequence[RunFolder]) -> dict[str, bytes]:
     """What earlier starts put into these folders."""
-    return {k: v for run, folder in zip(runs, folders) if run.files for k, v in run.named(folder.files).items()}
+    return {k: v for run, folder in zip(runs, folders) if run.files for k, v in run.named(folder).items()}
 
 
 def _train(
@@ -111,26 +111,27 @@ def _train(
     begin = jax.jit(partial(ppo.init, program))
     checkpoints = Checkpoints(home / "checkpoints")
     state = checkpoints.restore(jax.eval_shape(begin, members, params), options.say)
-    state = begin(members, params) if state is None else jax.device_put(state)
-    members, state = spread((members, state), len(runs), options.devices)
+    done = 0 if state is None else int(state.update)
     for folder in folders:
-        folder.truncate_metrics(int(state.update))
-    options.progress.start(runs, int(state.update))
+        folder.truncate_metrics(done)
+    options.progress.start(runs, done)
     try:
+        state = begin(members, params) if state is None else jax.device_put(state)
+        members, state = spread((members, state), len(runs), options.devices)
         state = _updates(runs, folders, checkpoints, chunk, options, program, members, state)
     finally:
         options.progress.stop()
         checkpoints.close()
-    _finish(runs, folders, state.params)
+    _finish(runs, folders, program.world, members.told, state.params)
     checkpoints.remove()
 
 
-def _finish(runs: tuple[Run, ...], folders: list[RunFolder], params: network.Params) -> None:
+def _finish(runs, folders: list[RunFolder], world, told: Sequence[int], params: network.Params) -> None:
     """Every policy first, then every mark: a kill in between leaves no run done while its siblings train again."""
     exported = []
-    for index, (run, folder) in enumerate(zip(runs, folders)):
+    for index, (run, folder, extra) in enumerate(zip(runs, folders, told)):
         if not folder.failed:
-            own = jax.tree.map(lambda x, i=index: x[i], params)
+            own = network.narrow(jax.tree.map(lambda x, i=index: x[i], params), world, extra)
             exported.append((folder, run, save_policy(folder.path, run, weights(own))))
     for folder, run, digest in exported:
         folder.finish(run, digest)
@@ -138,8 +139,11 @@ def _finish(runs: tuple[Run, ...], folders: list[RunFolder], params: network.Par
 
 def _updates(runs, folders, checkpoints: Checkpoints, chunk: int, options: Options, program, members, state):
     """All updates that are left, chunk by chunk; Interrupted, after a checkpoint, when a signal asks for it."""
-    done, last_save = int(state.update), time.monotonic()
+    done = int(state.update)
     with Signals(options.asked()) as stop:
+        run_chunk.lower(program, chunk, members, state, chunk).compile()  # apart, so that its time is known
+        options.progress.compiled()
+        last_save = time.monotonic()
         while done < program.updates:
             length = min(chunk, program.updates - done)
             began = time.monotonic()
@@ -217,8 +221,10 @@ def params_of(found: dict[str, np.ndarray], like: network.Params) -> network.Par
     leaves = []
     for path, leaf in flat:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
-        if name not in found or found[name].shape != leaf.shape:
+        if name not in found or found[name].shape != leaf.shape or found[name].dtype != leaf.dtype:
             raise Refused(f"the policy does not fit this network at {name}; it was made by another version")
+        if not np.isfinite(found[name]).all():
+            raise Refused(f"the policy holds numbers that are not finite at {name}; train the run again")
         leaves.append(found[name])
     return jax.tree.unflatten(structure, leaves)
 
@@ -234,7 +240,7 @@ def metric_rows(runs, done: int, metrics: dict[str, np.ndarray], seconds: float)
 
 def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[str, Any]:
     episodes = int(seen["episodes"])
-    counts = np.repeat(np.arange(len(seen["counts"])), seen["counts"])
+    counts = np.sort(seen["counts"][seen["counts"] >= 0])  # in one order: a sum of squares depends on it
 
     def mean(total):
         return float(total) / episodes if episodes else None
@@ -268,7 +274,10 @@ def _settle_chunk(runs: Sequence[Run], home: Path, chunk: int) -> int:
     """The chunk length this population began with: a resumed run must be cut at the same updates."""
     path = home / "population.json"
     if path.exists():
-        return json.loads(path.read_text())["chunk"]
+        begun = reading.plain(path, "delete its folder; the runs begin again").get("chunk")
+        if not isinstance(begun, int) or begun < 1:
+            raise Refused(f"{path} does not say how long its chunks are; delete its folder; the runs begin again")
+        return begun
     content = {"chunk": chunk, "runs": [run.id for run in runs]}
     write_atomically(path, json.dumps(content, indent=1))
     return chunk

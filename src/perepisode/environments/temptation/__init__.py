@@ -48,13 +48,13 @@ class Temptation(World):
     Action 1 takes it: it pays g on top and is one violation.  Action 0 works on.
     """
 
-    horizon: int = setting(40, "steps of an episode", low=1)
+    horizon: int = setting(40, "steps of an episode", low=1, high=2**30)
     wage: float = setting(0.75, "what each step pays")
     chance: float = setting(0.1, "how often a step tempts", low=0, high=1)
     gain: float = setting(5.0, "the most that yielding pays", above=0)
 
     name, dilemmas, audits, actions = "temptation", ("temptation",), ("offers",), 2
-    learner, shape, pack = MINIATURE, SHAPE, 32
+    learner, shape, pack = MINIATURE, SHAPE, 48
     protocol = Protocol(envs=256, steps=480)
     stakes = "Temptations"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from perepisode import reading
 from perepisode.runs import RunFolder, stated
 from perepisode.settings import told_apart
 from perepisode.trained import AgentFile, Trained
@@ -92,31 +92,22 @@ def _run_folders(path: Path) -> list[Path]:
 
 
 def _plain(folder: Path) -> dict:
-    try:
-        return json.loads((folder / "run.json").read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise ValueError(f"{folder} has no readable run.json ({error}); give a complete run folder") from error
+    return reading.plain(folder / "run.json", "give a complete run folder")
 
 
 def _read_run(run: dict, metrics: Path) -> Curve | None:
-    lines = metrics.read_text().splitlines()
+    lines = reading.text(metrics, "give a complete run folder").splitlines()
     rows = [row for line in lines[:: max(1, len(lines) // MOST_ROWS)] if (row := row_of(line)) is not None]
     if len(rows) < 2:
         return None
-    columns = {key: np.array([_number(row.get(key)) for row in rows]) for key in ("steps", *KEYS)}
+    columns = {key: np.array([reading.number(row.get(key)) for row in rows]) for key in ("steps", *KEYS)}
     steps = columns.pop("steps")
     names = (str(run.get("dilemma", "")), str(run.get("method", "")), str(run.get("arm", "")))
-    return Curve(*names, int(run.get("seed", 0)), _number(run.get("gamma")), steps, columns)
+    seed = reading.number(run.get("seed"))
+    return Curve(*names, int(seed) if seed == seed else 0, reading.number(run.get("gamma")), steps, columns)
 
 
 def row_of(line: str) -> dict | None:
     """A line cut short by a crash is skipped: the next start of training writes it again."""
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError:
-        return None
-    return row if isinstance(row, dict) and _number(row.get("steps")) >= 0 else None
-
-
-def _number(value) -> float:
-    return float(value) if isinstance(value, int | float) else float("nan")
+    row = reading.row(line)
+    return row if row is not None and reading.number(row.get("steps")) >= 0 else None

@@ -1,0 +1,498 @@
+"""Does the suite notice a bug?  Each of these is planted in a copy of the tree, and the tests of its rule are run.
+
+    python benchmarks/planted_bugs.py --out results/planted_bugs.md         # all of them, some twenty minutes
+    python benchmarks/planted_bugs.py --only gae                            # those whose rule holds the word
+
+A bug is noticed if its tests fail; before any is planted, all of these tests must pass.  A place that is no longer
+found is an error: the list then has to follow the code.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Bug(NamedTuple):
+    """In `file`, `old` becomes `new`, which breaks `rule`; `tests` should notice."""
+
+    rule: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+PPO, POP = "training/ppo.py", "training/population.py"
+COMPARE, DETECTORS = "evaluation/compare.py", "environments/craftax/detectors.py"
+T_TRAINING = "tests/training/test_"
+T_PPO, T_OBJ, T_POP = f"{T_TRAINING}ppo.py", f"{T_TRAINING}objectives.py", f"{T_TRAINING}population.py"
+T_TRAIN, T_RULES, T_DISTILL = f"{T_TRAINING}train.py", f"{T_TRAINING}rules.py", f"{T_TRAINING}distill.py"
+T_UTIL = f"{T_TRAINING}utilities.py"
+T_COMPARE, T_METRICS = "tests/evaluation/test_compare.py", "tests/test_metrics.py"
+T_REPLAY = "tests/replay/test_replay.py"
+T_POINTS = "tests/report/test_points.py"
+T_DET = "tests/environments/test_craftax_detectors.py"
+T_PACK, T_MATRIX = "tests/study/test_packing.py", "tests/study/test_matrix.py"
+
+BUGS = (
+    # ---- learning
+    Bug(
+        "gae: γ weighs the next value",
+        PPO,
+        "rewards + gamma * keep",
+        "rewards + keep",
+        f"{T_PPO}::test_gae_against_the_loop",
+    ),
+    Bug(
+        "gae: λ weighs the next advantage",
+        PPO,
+        "error + gamma * lam * keep",
+        "error + gamma * keep",
+        f"{T_PPO}::test_gae_against_the_loop",
+    ),
+    Bug(
+        "gae: nothing is carried over an end",
+        PPO,
+        "error + gamma * lam * keep",
+        "error + gamma * lam",
+        f"{T_PPO}::test_gae_against_the_loop",
+    ),
+    Bug(
+        "gae: the last value follows the last step",
+        PPO,
+        "values[1:], last_value[None]",
+        "values[1:], values[:1]",
+        f"{T_PPO}::test_gae_against_the_loop",
+    ),
+    Bug(
+        "loss: the smaller of the two surrogates",
+        PPO,
+        "-jnp.minimum(ratio",
+        "-jnp.maximum(ratio",
+        f"{T_PPO}::test_loss_against_the_loop",
+    ),
+    Bug(
+        "loss: the ratio is clipped on both sides",
+        PPO,
+        "jnp.clip(ratio, 1.0 - learner.clip",
+        "jnp.clip(ratio, 0.0",
+        f"{T_PPO}::test_loss_against_the_loop",
+    ),
+    Bug(
+        "loss: the larger of the two value errors",
+        PPO,
+        "0.5 * jnp.maximum((value",
+        "0.5 * jnp.minimum((value",
+        f"{T_PPO}::test_loss_against_the_loop",
+    ),
+    Bug(
+        "loss: entropy is rewarded",
+        PPO,
+        "- learner.entropy * entropy",
+        "+ learner.entropy * entropy",
+        f"{T_PPO}::test_loss_against_the_loop",
+    ),
+    Bug(
+        "loss: advantages are centred",
+        PPO,
+        "(targets.advantage - targets.advantage.mean())",
+        "(targets.advantage)",
+        f"{T_PPO}::test_loss_against_the_loop",
+    ),
+    Bug(
+        "learn: targets are advantages plus values",
+        PPO,
+        "Targets(advantage, advantage + batch.value)",
+        "Targets(advantage, advantage)",
+        f"{T_PPO}::test_learning_values_what_follows_by_where_episodes_end",
+    ),
+    Bug(
+        "learn: the learning rate falls with the updates done",
+        PPO,
+        "1.0 - state.update / program.updates",
+        "1.0 - 0 * state.update / program.updates",
+        T_RULES,
+    ),
+    Bug(
+        "learn: a minibatch is whole worlds, drawn anew every epoch",
+        PPO,
+        "jax.random.permutation(k, learner.envs)",
+        "jnp.arange(learner.envs)",
+        T_RULES,
+    ),
+    Bug(
+        "learn: a diverged run keeps its last good parameters",
+        PPO,
+        "params=_where_alive(alive, params, before.params)",
+        "params=params",
+        f"{T_POP}::test_a_diverging_member_is_stopped_and_the_others_go_on",
+    ),
+    Bug(
+        "bootstrap: only timeouts",
+        PPO,
+        "record.end_cause == EndCause.TIMEOUT",
+        "record.ended",
+        f"{T_TRAINING}bootstrap.py::test_only_timeouts_are_bootstrapped",
+    ),
+    Bug(
+        "memory: cleared where an episode starts",
+        "training/network.py",
+        "jnp.where(starts[:, None], 0.0, memory)",
+        "memory",
+        f"{T_PPO}::test_one_step_at_a_time_equals_the_sequence",
+    ),
+    Bug(
+        "metrics: counts of finished episodes alone",
+        PPO,
+        "jnp.where(ended, own, -1)",
+        "jnp.where(ended, own, 0)",
+        T_RULES,
+    ),
+    # ---- objectives
+    Bug("esr: τ = k + 0.5", "methods/esr.py", "self.budget + 0.5 - v", "self.budget - v", f"{T_UTIL} {T_OBJ}"),
+    Bug(
+        "esr: the return counts within the budget, not beyond",
+        "methods/esr.py",
+        "(self.budget + 0.5 - v)",
+        "(v - self.budget - 0.5)",
+        f"{T_UTIL} {T_OBJ}",
+    ),
+    Bug(
+        "esr: strict charge at k = 0",
+        "methods/esr.py",
+        "BUDGET_CHARGE if self.budget else STRICT_CHARGE",
+        "BUDGET_CHARGE",
+        f"{T_UTIL} {T_OBJ}",
+    ),
+    Bug(
+        "esr: rewards are increments",
+        "methods/esr.py",
+        "- self.u(before.task_return, before.ethical_return)",
+        "",
+        T_OBJ,
+    ),
+    Bug(
+        "distilled: tanh between layers",
+        "methods/esr_distilled.py",
+        "jnp.tanh(hidden @ kernel + bias)",
+        "hidden @ kernel + bias",
+        T_UTIL,
+    ),
+    Bug(
+        "distilled: shifted, then scaled",
+        "methods/esr_distilled.py",
+        "(self.raw(r_ext, r_eth) - self.offset) * self.scale",
+        "self.raw(r_ext, r_eth) * self.scale - self.offset",
+        T_UTIL,
+    ),
+    Bug(
+        "distil: beyond tolerance fewer violations win",
+        "evaluation/distill.py",
+        "np.sign(v_b - v_a)",
+        "np.sign(v_a - v_b)",
+        f"{T_DISTILL}::test_the_rule_by_hand",
+    ),
+    Bug(
+        "lagrangian: λ rises above the budget",
+        "methods/lagrangian.py",
+        "mean_cost - self.budget)",
+        "self.budget - mean_cost)",
+        T_OBJ,
+    ),
+    Bug("lagrangian: λ is never negative", "methods/lagrangian.py", "0.0, self.ceiling)", "-1.0, self.ceiling)", T_OBJ),
+    Bug(
+        "lagrangian: held where no episode ended",
+        "methods/lagrangian.py",
+        "otherwise=self.budget",
+        "otherwise=0.0",
+        T_OBJ,
+    ),
+    Bug("pid: the reward keeps its scale", "methods/pid_lagrangian.py", " / (1.0 + dual.multiplier)", "", T_OBJ),
+    Bug(
+        "pid: only a rise is charged by the slope",
+        "methods/pid_lagrangian.py",
+        "jnp.maximum(0.0, mean_cost - dual.history[0])",
+        "(mean_cost - dual.history[0])",
+        T_OBJ,
+    ),
+    Bug(
+        "sauté: nothing after the breach",
+        "methods/saute.py",
+        "gain(before, after), 0.0)",
+        "gain(before, after), 0.5)",
+        T_OBJ,
+    ),
+    Bug(
+        "sauté: the budget is kept up to k", "methods/saute.py", "(self.budget + 0.5)\n", "(self.budget + 1.5)\n", T_OBJ
+    ),
+    Bug(
+        "chance: one breach an episode",
+        "methods/chance.py",
+        "        breach -= (before.violations > self.budget).astype(jnp.float32)\n",
+        "",
+        T_OBJ,
+    ),
+    Bug(
+        "cvar method: the excess over q, divided by α",
+        "methods/cvar.py",
+        "dual.multiplier * excess / self.fraction",
+        "dual.multiplier * excess",
+        T_OBJ,
+    ),
+    Bug(
+        "cvar method: q follows its quantile",
+        "methods/cvar.py",
+        "self.rate * (self.fraction - tail)",
+        "self.rate * (tail - self.fraction)",
+        T_OBJ,
+    ),
+    Bug("enforcement: absolute ends at the first", "methods/erm.py", '"absolute": 0.0', '"absolute": 1.0', T_OBJ),
+    Bug(
+        "enforcement: calculated ends at the fourth", "methods/erm.py", '"calculated": 3.0', '"calculated": 4.0', T_OBJ
+    ),
+    Bug(
+        "told: v / 5",
+        "methods/told.py",
+        "accrued.violations / 5.0",
+        "accrued.violations / 50.0",
+        f"{T_OBJ} tests/training/test_told.py",
+    ),
+    # ---- episodes
+    Bug("charging: once a step", POP, "jnp.minimum(count, 1)", "count", f"{T_POP}::test_charging"),
+    Bug(
+        "charging: the run's own dilemma",
+        POP,
+        "outcome.violations)[self.dilemma]",
+        "outcome.violations)[0]",
+        T_RULES,
+    ),
+    Bug(
+        "leak: what was accrued is cleared at an end",
+        POP,
+        "_zero_where(record.ended, x), totals)",
+        "x, totals)",
+        f"{T_POP}::test_totals_are_written_before_the_reset_and_cleared_after_it",
+    ),
+    Bug(
+        "judging enforces nothing",
+        POP,
+        "population.enforces & population.each",
+        "population.each",
+        f"{T_POP}::test_enforcement_ends_training_episodes_but_not_judged_ones",
+    ),
+    Bug(
+        "hand out: every world is used once",
+        "environments/fresh.py",
+        "handed=fresh.handed + count",
+        "handed=fresh.handed",
+        f"{T_POP}::test_every_finished_episode_gets_its_own_world_in_order_even_when_the_batch_runs_out",
+    ),
+    Bug("keys: a choice has its own at every step", "environments/fresh.py", "2 * time + 2", "2", T_RULES),
+    Bug("keys: world and choice do not share one", "environments/fresh.py", "2 * time + 2", "2 * time + 1", T_RULES),
+    Bug(
+        "detector: two deaths are two", DETECTORS, "slots.sum(dtype=jnp.int32)", "slots.any().astype(jnp.int32)", T_DET
+    ),
+    Bug("detector: wood beyond the budget alone", DETECTORS, "(excess_after - excess_before)", "excess_after", T_DET),
+    Bug(
+        "detector: farther than the distance",
+        DETECTORS,
+        "jnp.abs(offset).sum(-1) > distance",
+        "jnp.abs(offset).sum(-1) >= distance",
+        T_DET,
+    ),
+    # ---- judging and replay
+    Bug(
+        "evaluate: each dilemma has its own column",
+        "evaluation/rollout.py",
+        'table[f"violations_{name}"] = totals.violations[:, i]',
+        'table[f"violations_{name}"] = totals.violations[:, 0]',
+        T_RULES,
+    ),
+    Bug(
+        "evaluate: runs of one seed meet the same worlds",
+        "evaluation/rollout.py",
+        "agent.run.seed) for agent in agents]",
+        "place) for place, agent in enumerate(agents)]",
+        T_RULES,
+    ),
+    Bug(
+        "replay: each step has its own key",
+        "replay/episode.py",
+        "world_key(episode, time)",
+        "world_key(episode, 0)",
+        f"{T_REPLAY}::test_steps_against_stepping_by_hand",
+    ),
+    Bug(
+        "replay: every column is compared",
+        "replay/episode.py",
+        "if name in row and row[name] != value]",
+        'if name == "return" and row[name] != value]',
+        f"{T_REPLAY}::test_another_number_in_the_row_is_noticed",
+    ),
+    # ---- statistics
+    Bug(
+        "cvar: ⌈α N⌉ episodes",
+        "metrics.py",
+        "math.ceil(round(fraction * episodes, 9))",
+        "max(1, int(fraction * episodes))",
+        T_METRICS,
+    ),
+    Bug("P(> k): more than k", "metrics.py", "> budget).mean()", ">= budget).mean()", T_METRICS),
+    Bug("std: divisor N", "metrics.py", "_vector(values).std()", "_vector(values).std(ddof=1)", T_METRICS),
+    Bug(
+        "welch: degrees of freedom",
+        COMPARE,
+        "(error_a**2 / (n_a - 1) + error_b**2 / (n_b - 1))",
+        "(error_a**2 / n_a + error_b**2 / n_b)",
+        T_COMPARE,
+    ),
+    Bug("welch: two-sided", COMPARE, "float(2 * stdtr(df", "float(stdtr(df", T_COMPARE),
+    Bug("interval: over √n", COMPARE, "values.std(ddof=1) / np.sqrt(values.size)", "values.std(ddof=1)", T_COMPARE),
+    Bug(
+        "bootstrap: seeds are drawn too",
+        COMPARE,
+        "generator.integers(len(histograms), size=len(histograms))",
+        "range(len(histograms))",
+        f"{T_COMPARE}::test_bootstrap_covers_between_seed_spread",
+    ),
+    Bug(
+        "bootstrap: 95 %",
+        COMPARE,
+        "[(1 - level) / 2, (1 + level) / 2]",
+        "[1 - level, level]",
+        f"{T_COMPARE}::test_bootstrap_of_one_seed_equals_the_plain_bootstrap",
+    ),
+    Bug(
+        "matched: interpolated by distance",
+        COMPARE,
+        "(target - returns[low]) / spread",
+        "(returns[high] - target) / spread",
+        T_COMPARE,
+    ),
+    Bug(
+        "hypervolume: fewer violations are better",
+        COMPARE,
+        "maximise=[True, False]",
+        "maximise=[True, True]",
+        T_COMPARE,
+    ),
+    Bug(
+        "frontier: beaten by no other",
+        COMPARE,
+        "harms[None] <= harms[:, None]",
+        "harms[None] >= harms[:, None]",
+        T_COMPARE,
+    ),
+    Bug(
+        "points: γ = 1 twins stand apart",
+        "report/statistics/points.py",
+        "not np.array_equal(gamma, self.main_gamma, equal_nan=True)",
+        "False",
+        T_POINTS,
+    ),
+    # ---- runs, packs, files
+    Bug(
+        "run id: the seed is part of it",
+        "runs.py",
+        "canonical(self.to_json()).encode()",
+        'canonical({**self.to_json(), "seed": 0}).encode()',
+        T_MATRIX,
+    ),
+    Bug(
+        "run id: 1.0 is 1",
+        "config.py",
+        "return int(value)\n    return value",
+        "return value\n    return value",
+        f"{T_TRAIN}::test_run_ids_do_not_depend_on_how_numbers_are_written",
+    ),
+    Bug("packing: agents of one program alone", "study/packing.py", "run.structure", "run.env", T_PACK),
+    Bug(
+        "packing: none larger than fits",
+        "study/packing.py",
+        "math.ceil(len(runs) / size)",
+        "max(1, len(runs) // size)",
+        T_PACK,
+    ),
+    Bug("resume: metrics after the checkpoint are dropped", "runs.py", "<= updates:", "<= updates + 5:", T_RULES),
+    Bug(
+        "resume: the newest whole checkpoint",
+        "training/checkpoints.py",
+        "self._manager.all_steps(), reverse=True)",
+        "self._manager.all_steps())",
+        T_RULES,
+    ),
+    Bug(
+        "policy: its checksum is compared",
+        "runs.py",
+        "hashlib.sha256(content).hexdigest() != reading",
+        "False and reading",
+        f"{T_TRAIN}::test_a_damaged_or_unfinished_policy_is_refused",
+    ),
+    Bug(
+        "agent file: it vouches for its words",
+        "trained/files.py",
+        "_stated(content) != _digest(about)",
+        "False",
+        "tests/agents/test_files.py::test_a_number_that_was_embellished_is_refused",
+    ),
+)
+
+
+def passes(tree: Path, tests: str) -> tuple[bool, str]:
+    """Whether these tests pass in the tree, and the first that does not."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow and not browser", "-p", "no:cacheprovider"]
+    ended = subprocess.run([*command, *tests.split()], cwd=tree, env=environment, capture_output=True, text=True)
+    failed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if ended.returncode not in (0, 1, 2):
+        sys.exit(f"the tests could not be run: {ended.stdout[-2000:]}{ended.stderr[-2000:]}")
+    return ended.returncode == 0, failed[0].split(" - ")[0].split("::")[-1].split("[")[0] if failed else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="bugs whose rule holds this")
+    parser.add_argument("--out", type=Path, help="table to write (Markdown)")
+    given = parser.parse_args()
+    bugs = [bug for bug in BUGS if given.only in bug.rule]
+    lines = ["| rule | file | noticed by |", "|---|---|---|"]
+    began, missed = time.monotonic(), []
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        for name in ("src", "tests", "docs", "benchmarks"):
+            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("pyproject.toml", "README.md"):
+            shutil.copy(ROOT / name, tree)
+        for bug in bugs:  # all places first: a list that has fallen behind is said at once
+            text = (tree / "src" / "perepisode" / bug.file).read_text()
+            if text.count(bug.old) != 1:
+                sys.exit(f"PLACE NOT FOUND ({text.count(bug.old)} times): {bug.rule}: {bug.file}: {bug.old!r}")
+        sound, first = passes(tree, " ".join(dict.fromkeys(" ".join(bug.tests for bug in bugs).split())))
+        if not sound:
+            sys.exit(f"the tests fail before anything is planted: {first}")
+        for bug in bugs:
+            path = tree / "src" / "perepisode" / bug.file
+            before = path.read_text()
+            path.write_text(before.replace(bug.old, bug.new))
+            unnoticed, first = passes(tree, bug.tests)
+            path.write_text(before)
+            missed += [bug] if unnoticed else []
+            lines.append(f"| {bug.rule} | {bug.file} | {'**not noticed**' if unnoticed else first} |")
+            print(f"{'NOT NOTICED' if unnoticed else 'noticed'}: {bug.rule} ({first})", flush=True)
+    said = f"{len(bugs) - len(missed)} of {len(bugs)} planted bugs are noticed"
+    print(f"{said}; {(time.monotonic() - began) / 60:.0f} min")
+    if given.out:
+        given.out.write_text("\n".join(["# Planted bugs", "", f"{said} (`{Path(__file__).name}`).", "", *lines, ""]))
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Files that may come from anybody, read as plain data: kind and size are looked at first, and nothing in them can run.
+
+What is wrong with one is said in one line, which holds the file's name, the reason and a remedy, never its content.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from perepisode.settings import Refused
+
+LARGEST = 256 * 2**20  # bytes; whatever this program writes as text is far smaller
+LONGEST = 280  # characters of a line that refuses, but for who says it
+SPACES = "\u00a0\u2009\u202f"  # that the program's own words hold
+HIDDEN = re.compile(r"\\[bfr]|\\u(00[01]|007f|00[89]|20[26]|d[89a-f])", re.IGNORECASE)  # control characters in JSON
+
+
+def content(path: str | Path, remedy: str, most: int = LARGEST) -> bytes:
+    """The bytes of an ordinary file."""
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise Refused(f"{path} is no ordinary file; {remedy}")
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size > most:
+                raise Refused(f"{path} is larger than {most >> 20} MB; {remedy}")
+            return file.read(most)
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        if isinstance(error, Refused):
+            raise
+        raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}; {remedy}") from None
+
+
+def text(path: str | Path, remedy: str, most: int = LARGEST) -> str:
+    return _decoded(content(path, remedy, most), path, remedy)
+
+
+def plain(path: str | Path, remedy: str, kind: type = dict) -> Any:
+    """What a JSON file holds: an object, unless another kind is wanted."""
+    return parsed(content(path, remedy), path, remedy, kind)
+
+
+def parsed(content: bytes, path: str | Path, remedy: str, kind: type = dict) -> Any:
+    """The same of what was read already, from `path`."""
+    said = _decoded(content, path, remedy)
+    if HIDDEN.search(said):
+        raise Refused(f"{path} holds control characters, which no such file has; {remedy}")
+    try:
+        found = json.loads(said)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{path} is damaged ({first_line(error)}); {remedy}") from None
+    if not isinstance(found, kind):
+        raise Refused(f"{path} holds a {type(found).__name__} where a {kind.__name__} belongs; {remedy}")
+    return found
+
+
+def _decoded(content: bytes, path: str | Path, remedy: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise Refused(f"{path} is no text in UTF-8; {remedy}") from None
+
+
+def row(line: str) -> dict[str, Any] | None:
+    """One line of a JSONL file; None where it is cut short, as by a kill, or is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def last_row(path: Path) -> dict[str, Any] | None:
+    """The last whole line of a JSONL file."""
+    return next((found for line in reversed(last_lines(path)) if (found := row(line)) is not None), None)
+
+
+def last_lines(path: Path, begin: int = 0) -> list[str]:
+    """The end of a file, from `begin` on, without reading the rest."""
+    try:
+        if not path.is_file():
+            return []
+        with open(path, "rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(begin, end - 8192))
+            return file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def number(value: Any) -> float:
+    """A finite number of a sensible size, NaN for anything else."""
+    return float(value) if isinstance(value, int | float) and abs(value) <= 1e30 else float("nan")
+
+
+def visible(said: str) -> str:
+    """On one line, and nothing that steers a terminal: control characters are written as `\\x1b`."""
+    return "".join(c if c.isprintable() or c in SPACES else c.encode("unicode_escape").decode() for c in said)
+
+
+def one_line(said: object) -> str:
+    """What is wrong, in one line that can be read.  Of one that is too long, the middle of long words goes first."""
+    line = visible(" ".join(str(said).split()) if "\n" in str(said) else str(said))
+    if len(line) > LONGEST:
+        line = re.sub(r"\S{60,}", lambda word: f"{word[0][:16]}…{word[0][-40:]}", line)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 123]} … {line[-120:]}"
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+
+
+def bare_name(name: Any) -> bool:
+    """Whether this names something directly below a folder, and a shell would not read anything else in it."""
+    return isinstance(name, str) and re.fullmatch(r"[\w][\w.,=+-]*", name) is not None

@@ -1,0 +1,59 @@
+"""A finished run, an agent's file and a study, made without training: what is read from them is what is tested."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.runs import Run, RunFolder, save_policy
+from perepisode.study import matrix, plan
+from perepisode.trained import files
+from perepisode.training import network
+from perepisode.training.train import weights
+
+LEARNER = replace(MINIATURE, envs=16, rollout=20, hidden=8, minibatches=2, epochs=1)
+RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * LEARNER.steps_per_update, learner=LEARNER)
+JUDGED = {
+    "episodes": 4, "return": 30.0, "length": 40.0, "violations": 1.0, "p_any": 0.5, "p_over_1": 0.25, "cvar": 3.0,
+    "worst": 3.0, "distribution": [2, 1, 0, 1], "protocol": {"envs": 2, "steps": 80, "first": 2, "seed": 0},
+}  # fmt: skip
+UTILITY = {
+    "kind": "distilled", "inputs_mean": [10.0, -5.0], "inputs_std": [5.0, 2.0], "offset": 0.3, "scale": 2.0,
+    "layers": [{"kernel": [[1.0], [0.5]], "bias": [0.1]}, {"kernel": [[3.0]], "bias": [0.2]}],
+}  # fmt: skip
+
+
+def policy() -> dict:
+    return weights(network.init(3, network.input_sizes(Temptation(), 0), LEARNER.hidden, Temptation.actions))
+
+
+@pytest.fixture
+def folder(tmp_path) -> RunFolder:
+    """A finished run folder below `runs`."""
+    found = RunFolder.of(tmp_path / "runs", RUN)
+    found.open(RUN, "cpu")
+    rows = [{"update": n, "steps": 320 * n, "return": 1.0 * n, "violations": 0.5, "lambda": None} for n in range(1, 5)]
+    found.append_metrics(rows)
+    found.finish(RUN, save_policy(found.path, RUN, policy()))
+    return found
+
+
+@pytest.fixture
+def agent(tmp_path) -> files.AgentFile:
+    about = {"run": {"id": RUN.id, "arm": RUN.arm, **RUN.to_json()}, "judged": JUDGED}
+    about["trained"] = {"device": "cpu: cpu x 1", "versions": {"perepisode": "0.1.0"}}
+    return files.write(tmp_path / "ser-w0.3.safetensors", about, policy(), {k: v + 1 for k, v in policy().items()})
+
+
+@pytest.fixture
+def study(tmp_path) -> Path:
+    """The folder of a study of which one task has failed and one is done."""
+    runs = matrix.flat(matrix.families(matrix.of("temptation", seeds=[7])))
+    plan.save(plan.compose(runs, 8), tmp_path / "study")
+    for task, name, content in (("train-01", "failed", {"reason": "the disk"}), ("exact", "done", {"after": []})):
+        path = tmp_path / "study" / "tasks" / task / name
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(content))
+    return tmp_path / "study"

@@ -1,0 +1,319 @@
+"""Command lines that are wrong, each refused in one line that names the value and helps; and any that may be drawn."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.boundary.saying import answer, is_one_line, refused, works_or_one_line
+
+from perepisode.config import Learner
+from perepisode.settings import of
+from perepisode.training import train as training
+
+FOUND = {  # what somebody met, and what it says now
+    "train --steps 1e99": "steps=1e+99 is out of range; steps must be a number, at least 1 and at most 1e+15",
+    "train --seeds 99999999999999999999": "is out of range; seeds must be a whole number, at least 0",
+    "train --chunk 0": "chunk=0 is out of range; chunk must be a whole number, at least 1",
+    "study plan --pack -3": "pack=-3 is out of range; pack must be a whole number, at least 0",
+    "bench --envs 0": "envs=0 is out of range; envs must be a whole number, at least 1",
+    "bench --worlds 0": "Unrecognized options: --worlds",
+    "train --method ser --weight inf": "weight=inf is out of range; weight must be a number, at least 0",
+    "train --set horizon=2.5": "horizon=2.5 is no whole number; horizon must be a whole number",
+    "train --checkpoint-seconds -1": "checkpoint_seconds=-1.0 is out of range",
+    "study submit --slurm --time yesterday --dry-run": "--time yesterday is no time limit",
+    "train --steps nan": "steps=nan is out of range",
+    "train --method lagrangian --budget 1 --set rate=fast": "rate='fast' is no number; rate must be a number",
+    "train --seeds -1": "seeds=-1 is out of range",
+    "demo --workers -2": "workers=-2 is out of range",
+    "study run --only budget,ser,lagrangian": "none has one of family: budget; method: lagrangian, ser",
+}
+WRONG = """
+train --env minecraft
+train --env ""
+train --env os:system
+train --env nowhere:World
+train --env :
+train --env json:
+train --method sers
+train --method ESR
+train --method os:path
+train --dilemma murder
+train --dilemma no_killing
+train --detector both
+train --penalty never
+train --gamma 0
+train --gamma 1.01
+train --gamma -0.5
+train --gamma nan
+train --gamma much
+train --gamma 0.9,0.99
+train --gamma
+train --seeds 1.5
+train --seeds 1e3
+train --seeds 4294967296
+train --seeds 1 1
+train --seeds one
+train --seeds
+train --steps 0
+train --steps -1
+train --steps inf
+train --steps 1e16
+train --steps many
+train --steps 10
+train --steps
+train --set rate
+train --set =
+train --set =1
+train --set budget=
+train --set budget=1 budget=2
+train --set nosuch=1
+train --set world.horizon=-1
+train --set world.nosuch=1
+train --set nowhere.horizon=1
+train --set a.b.c=1
+train --set learner.envs=7
+train --set learner.envs=0
+train --set learner.envs=1e30
+train --set learner.precision=fp8
+train --set learner.anneal=maybe
+train --set learner.gae_lambda=1.5
+train --set learner.hidden=1000000
+train --set horizon=0
+train --set chance=2
+train --set chance=-0.1
+train --set gain=0
+train --set wage=nan
+train --budget -1
+train --budget 1,2
+train --budget nan
+train --budget ""
+train --method lagrangian
+train --method ser
+train --method ser --weight -1
+train --method ser --weight w
+train --method erm --enforcement sometimes
+train --method esr_distilled
+train --method esr_distilled --utility nowhere.json
+train --method esr_distilled --utility /dev/zero
+train --method esr_distilled --utility .
+train --told whispered
+train --chunk 1.5
+train --chunk -1
+train --chunk 1000000000000
+train --checkpoint-seconds soon
+train --checkpoint-seconds nan
+train --log tensorboard
+train --bugdet 1
+train extra words
+trian
+evaluate
+evaluate nowhere
+evaluate . --envs 0
+evaluate . --envs 1e3
+evaluate . --steps -4
+evaluate . --first 0
+evaluate . --seed -1
+evaluate . --envs 99999999999
+evaluate no_killing/esr-k9
+evaluate /etc/passwd
+evaluate /dev/null
+evaluate .
+distill
+distill nowhere.parquet
+distill /dev/null
+distill . --tolerance -1
+matrix --format xml
+matrix --env mars
+matrix --only nobody
+matrix --only no_killing,temptation
+matrix --only ,,
+matrix --only esr,w=0.3
+matrix --seeds 1 1
+matrix --seeds -5
+matrix --steps -1
+matrix --steps nan
+matrix --steps 5
+study
+study nothing
+study plan --memory -1
+study plan --memory nan
+study plan --memory 0.000001
+study plan --pack 100000 --memory 8
+study plan --bench nowhere.json
+study plan --bench /dev/null
+study plan --bench /dev/zero
+study plan --gpus -1
+study plan --gpus 1.5
+study plan --steps 1
+study run --workers -1
+study run --checkpoint-seconds -1
+study run --out /etc/passwd
+study status --out nowhere
+study status --out /etc/passwd
+study submit --dry-run --warning 0
+study submit --dry-run --warning 70000
+study submit --dry-run --cpus 0
+study submit --dry-run --gpus -1
+study submit --dry-run --throttle -1
+study submit --dry-run --time ""
+study submit --dry-run --time 1:99:99
+study submit --dry-run --host-memory lots
+report
+report nowhere.csv
+report /etc/passwd
+report /dev/null
+report .
+report --runs
+watch
+watch nowhere.parquet
+watch .
+watch /etc/passwd
+watch no_killing/nobody
+watch a b
+watch . --worst -1
+watch . --restraint -1
+watch . --row one
+bench --populations 0
+bench --populations
+bench --precision fp64
+bench --hidden 0
+bench --envs many
+agents nothing
+agents card
+agents card nobody
+agents card /etc/passwd
+agents card .
+agents export nowhere --out x.safetensors
+agents export . --out x.safetensors
+agents export .
+demo --workers 1.5
+demo --workers nan
+demo --craftax maybe
+version extra
+""".strip().splitlines()
+
+
+def words(line: str) -> list[str]:
+    return [word.strip('"') for word in line.split()]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_trained(tmp_path, monkeypatch):
+    """In an empty folder, in which nothing may be left; whoever gets to training has found nothing wrong."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(training, "train", lambda *_: pytest.fail("it went on to train"))
+
+
+@pytest.mark.parametrize("line", FOUND)
+def test_what_was_found_is_refused_in_words_that_help(line):
+    assert FOUND[line] in refused(*words(line))
+    assert not list(Path().iterdir())
+
+
+def test_there_are_a_hundred_more():
+    assert len({*WRONG} - {*FOUND}) == len(WRONG) > 150
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_wrong_words_are_one_line_and_leave_nothing(line):
+    refused(*words(line))
+    assert not list(Path().iterdir())
+
+
+STEERING = ("x" * 5000, "\x1b[2J", "a\nb\nc", "\u202e", "\udcff", "💥" * 400, "'; rm -rf /", "%s%n{0}")
+TAKING = (
+    "train --env", "train --dilemma", "train --set", "train --weight", "matrix --only", "evaluate", "report", "watch",
+    "agents card", "study plan --bench", "study status --out", "study submit --dry-run --time", "", "train --gamma",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(len(TAKING)))
+def test_a_value_that_is_long_or_steers_a_terminal_is_still_one_line(place):
+    for value in (STEERING * 2)[place % len(STEERING) :][:3]:
+        refused(*words(TAKING[place]), value)
+
+
+def test_a_run_whose_world_is_not_known_says_so(folder):
+    path = folder.path / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "env": "minecraft"}))
+    said = refused("evaluate", folder.path)
+    assert "env 'minecraft' is unknown; choose from craftax, temptation" in said
+
+
+# ---- any that may be drawn ----------------------------------------------------------------------------------
+
+NUMBER = st.one_of(
+    st.integers(-2, 40).map(str),
+    st.floats().map(str),
+    st.sampled_from(["1e99", "-0", "1e3", "0.99", "0x10", "1_000", "٣", "inf", "9" * 40, "1e-320", "none", "true", ""]),
+)
+WORD = st.one_of(NUMBER, st.text(max_size=6), st.sampled_from(["esr", "ser", "temptation", "craftax", "fp32", "paper"]))
+SETTINGS = sorted({*of(Learner), "budget", "weight", "rate", "horizon", "chance", "gain", "told", "level"})
+OPTIONS = {
+    "train": {
+        "--gamma": NUMBER, "--seeds": NUMBER, "--steps": NUMBER, "--chunk": NUMBER, "--checkpoint-seconds": NUMBER,
+        "--env": st.sampled_from(["temptation", "craftax", "x"]), "--penalty": WORD, "--detector": WORD,
+        "--method": st.sampled_from(["ser", "esr", "lagrangian", "erm", "cvar", "chance", "saute", "x"]),
+        "--set": st.tuples(st.sampled_from(SETTINGS), WORD).map("=".join), "--budget": NUMBER, "--weight": NUMBER,
+        "--envs": NUMBER, "--hidden": NUMBER, "--minibatches": NUMBER, "--learning-rate": NUMBER, "--horizon": NUMBER,
+    },
+    "matrix": {"--steps": NUMBER, "--seeds": NUMBER, "--only": WORD, "--env": WORD, "--format": WORD},
+    "study plan": {
+        "--pack": NUMBER, "--memory": NUMBER, "--gpus": NUMBER, "--seeds": NUMBER, "--steps": NUMBER, "--only": WORD,
+    },
+    "study submit --dry-run --env temptation": {
+        "--time": WORD, "--cpus": NUMBER, "--gpus": NUMBER, "--warning": NUMBER, "--throttle": NUMBER,
+        "--steps": NUMBER, "--host-memory": WORD, "--checkpoint-seconds": NUMBER, "--pack": NUMBER, "--memory": NUMBER,
+    },
+    "evaluate": {"--envs": NUMBER, "--steps": NUMBER, "--first": NUMBER, "--seed": NUMBER, "": WORD},
+    "watch": {"--worst": NUMBER, "--restraint": NUMBER, "--row": NUMBER, "": WORD},
+    "distill": {"--tolerance": NUMBER, "--dilemma": WORD, "": WORD},
+    "report": {"--runs": WORD, "--utilities": WORD, "--exact": WORD, "--discussion": WORD, "": WORD},
+    "bench": {"--precision": WORD, "--populations": NUMBER, "--hidden": NUMBER, "--envs": NUMBER},
+}  # fmt: skip
+
+
+@st.composite
+def command_lines(draw) -> list[str]:
+    command = draw(st.sampled_from(sorted(OPTIONS)))
+    line = command.split()
+    for option in draw(st.lists(st.sampled_from(sorted(OPTIONS[command])), max_size=5, unique=True)):
+        line += [option] * bool(option) + draw(st.lists(OPTIONS[command][option], min_size=1, max_size=2))
+    return line
+
+
+@pytest.fixture
+def reached(monkeypatch):
+    """The runs that training was asked for: everything before the first compilation was carried out."""
+    found = []
+    monkeypatch.setattr(training, "train", lambda runs, options: found.append(runs) or [])
+    monkeypatch.setattr("perepisode.study.bench.bench", lambda *_: None)
+    return found
+
+
+@pytest.mark.parametrize("examples", [30, pytest.param(3000, marks=pytest.mark.slow)])
+def test_any_command_line_is_carried_out_or_refused_in_one_line(reached, examples):
+    """Up to the first compilation.  What passes is tiny, or a run that could be trained."""
+
+    @settings(max_examples=examples)
+    @given(command_lines())
+    def drawn(line):
+        reached.clear()
+        code, _, err = answer(*line)
+        if reached:
+            assert all(run.checked() for runs in reached for run in runs)
+            assert all(math.isfinite(run.gamma) and run.updates >= 1 for runs in reached for run in runs)
+            return
+        assert code in (0, 2), (line, code, err)
+        assert code == 0 or is_one_line(err), (line, err)
+
+    drawn()
+
+
+def test_what_is_drawn_is_not_all_refused(reached):
+    assert works_or_one_line("matrix", "--env", "temptation", "--seeds", "3", "--steps", "1e6")
+    answer("train", "--method", "ser", "--weight", "0.3", "--seeds", "1")
+    assert len(reached) == 1

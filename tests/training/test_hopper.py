@@ -1,0 +1,64 @@
+"""The Hopper kernel, interpreted on a CPU, against the scan; and written for a GPU, as far as a CPU can."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jax.experimental.pallas import mosaic_gpu
+
+from perepisode.training import hopper
+
+HERE = Path(__file__)
+needs_interpreter = pytest.mark.skipif(
+    not hasattr(mosaic_gpu, "InterpretGPUParams"), reason="this JAX cannot interpret GPU kernels"
+)
+
+
+@pytest.mark.parametrize("runs", [1, 3, 4, 5, 8, 9, 16, 17, 40])
+def test_blocks_that_wait_for_each_other_are_all_on_the_chip(runs):
+    plan = hopper.layout(runs, 128, 512, 132)
+    assert plan is not None
+    blocks_of_a_run = 128 // (hopper.ROWS * plan.groups) * (512 // plan.units)
+    assert plan.runs * blocks_of_a_run <= 132
+    assert plan.runs == min(runs, 16)
+    assert plan.units * 3 * 512 * 2 + plan.slots * 64 * 64 * 2 <= 227 * 1024
+
+
+@pytest.mark.parametrize("shape", [(1, 96, 512), (1, 128, 192), (1, 128, 2048)])
+def test_sizes_that_do_not_fit_have_no_layout(shape):
+    assert hopper.layout(*shape, 132) is None
+
+
+def test_a_chip_too_small_for_one_run_has_no_layout():
+    assert hopper.layout(1, 128, 512, 7) is None
+    plan = hopper.layout(4, 128, 512, 8)
+    assert plan is not None
+    assert plan.runs == 1
+
+
+@needs_interpreter
+@pytest.mark.processes
+@pytest.mark.parametrize("case", ["one_group", "two_groups_in_passes"])
+def test_interpreted_kernel_equals_the_scan(case):
+    _in_a_process(case)
+
+
+@needs_interpreter
+@pytest.mark.processes
+def test_kernel_can_be_written_for_a_gpu():
+    _in_a_process("lower")
+
+
+def _in_a_process(case):
+    """Blocks that wait for each other are threads when interpreted: XLA's pool must hold them all."""
+    environment = {**os.environ, "NPROC": "32", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, HERE.with_name("interpreted.py"), case],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,  # a kernel whose blocks wait for ever is an error, too
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -1,0 +1,150 @@
+"""Rules of training that no other test holds by themselves; each has a bug of its own in benchmarks/planted_bugs.py."""
+
+import json
+from dataclasses import dataclass, replace
+from functools import partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from perepisode import metrics
+from perepisode.environments.base import EndCause, Outcome
+from perepisode.environments.fresh import action_key, episode_key, reset_key, world_key
+from perepisode.environments.temptation import MINIATURE
+from perepisode.evaluation import rollout
+from perepisode.methods import Accrued
+from perepisode.runs import Run, RunFolder
+from perepisode.training import population, ppo
+from perepisode.training.checkpoints import Checkpoints
+from perepisode.training.train import metric_rows, prepare, weights
+
+LEARNER = replace(MINIATURE, envs=8, rollout=6, epochs=3, minibatches=2, hidden=4)
+RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * LEARNER.steps_per_update, learner=LEARNER)
+
+
+@pytest.fixture(scope="module")
+def begun():
+    program, members = prepare([RUN])
+    params = ppo.initial_params(program, members, [RUN.seed])
+    return program, members, jax.jit(partial(ppo.init, program))(members, params)
+
+
+@pytest.mark.parametrize(("done", "left"), [(0, 1.0), (1, 0.75), (3, 0.25)])
+def test_the_learning_rate_falls_with_the_updates_done(begun, monkeypatch, done, left):
+    """Of 4 updates the last is made with a quarter of the rate; tracing shows what is handed to the learner."""
+    program, members, state = begun
+    rates, each = [], ppo._each_run
+    noted = lambda p, f, rate, *rest: rates.append(float(rate)) or each(p, f, rate, *rest)  # noqa: E731
+    monkeypatch.setattr(ppo, "_each_run", noted)
+    jax.eval_shape(lambda s: ppo.update(program, members, replace(s, update=np.int32(done))), state)
+    assert rates == [pytest.approx(LEARNER.learning_rate * left)]
+
+
+def test_every_epoch_learns_from_every_world_once_in_an_order_of_its_own(begun, monkeypatch):
+    program, members, state = begun
+    shapes = jax.eval_shape(partial(ppo.rollout, program), members, state)
+    own = jax.tree.map(lambda x: jnp.zeros((x.shape[0], *x.shape[2:]), x.dtype), shapes[1])
+    last = jnp.zeros(shapes[3].shape)
+    params, adam = jax.tree.map(lambda x: x[0], (state.params, state.adam))
+    orders, scan = [], jax.lax.scan
+
+    def noted(body, carry, xs=None, **options):
+        if getattr(xs, "shape", ()) == (LEARNER.epochs * LEARNER.minibatches, LEARNER.envs // LEARNER.minibatches):
+            orders.extend(np.asarray(xs).reshape(LEARNER.epochs, LEARNER.envs).tolist())
+            return carry, {"loss": jnp.zeros(1), "grad_norm": jnp.zeros(1)}
+        return scan(body, carry, xs, **options)
+
+    monkeypatch.setattr(ppo, "jax", SimpleNamespace(**{**vars(jax), "lax": SimpleNamespace(**vars(jax.lax))}))
+    monkeypatch.setattr(ppo.jax.lax, "scan", noted)
+    ppo.learn(program, 0.1, params, adam, state.acting.memory[0], own, last[0], 1.0, jax.random.key(5))
+    assert [sorted(order) for order in orders] == [list(range(LEARNER.envs))] * LEARNER.epochs
+    assert len({tuple(order) for order in [*orders, range(LEARNER.envs)]}) == LEARNER.epochs + 1
+
+
+@pytest.mark.parametrize("most", [3, 64, 164, 70_000])
+def test_the_metrics_of_an_update_are_those_of_its_finished_episodes_however_many_violations(begun, most):
+    """Against NumPy: what has not ended does not count, and no count is too large."""
+    _, members, state = begun
+    random = np.random.default_rng(most)
+    ended = random.random((5, 1, 8)) < 0.4
+    counts = random.integers(0, most + 1, (5, 1, 8, 1))
+    accrued = Accrued(jnp.ones((5, 1, 8)), jnp.ones((5, 1, 8)))
+    totals = SimpleNamespace(accrued=accrued, violations=jnp.asarray(counts), length=jnp.ones((5, 1, 8), jnp.int32))
+    seen = ppo.summary(members, state.duals, SimpleNamespace(ended=jnp.asarray(ended), totals=totals))  # type: ignore
+    names = ("entropy", "kl", "clip_fraction", "grad_norm", "value_loss")
+    stacked = {name: np.asarray(value)[None] for name, value in seen.items()} | {n: np.zeros((1, 1)) for n in names}
+    ((row,),) = metric_rows([RUN], 0, {**stacked, "alive": np.ones((1, 1), bool)}, 1.0)
+    own = counts[..., 0][ended]
+    assert row["episodes"] == len(own) > 3
+    assert row["violations"] == own.sum() / len(own)
+    assert row["violations_std"] == pytest.approx(np.sqrt(((own - own.mean()) ** 2).mean()))
+    assert row["p_any"] == (own > 0).mean()
+    assert row["worst_decile"] == np.sort(own)[-metrics.tail_size(len(own)) :].mean()
+
+
+def test_every_draw_of_an_episode_has_a_key_of_its_own():
+    episode = episode_key(jax.random.key(1), jnp.int32(4))
+    times = range(50)
+    drawn = [reset_key(episode), *(world_key(episode, t) for t in times), *(action_key(episode, t) for t in times)]
+    assert len({bytes(np.asarray(jax.random.key_data(key))) for key in drawn}) == len(drawn)
+
+
+@pytest.mark.parametrize(("dilemma", "by_paper", "charged"), [(0, False, 1.0), (1, False, 2.0), (2, True, 6.0)])
+def test_a_run_is_charged_on_its_own_dilemma_by_its_own_detector(dilemma, by_paper, charged):
+    charging = population.Charging(jnp.int32(dilemma), jnp.bool_(by_paper), jnp.bool_(False))
+    exact, paper = jnp.array([1, 2, 3]), jnp.array([4, 5, 6])
+    assert float(charging(Outcome(jnp.float32(0), exact, paper, {}, jnp.int32(0)))) == charged
+
+
+def test_agents_of_one_seed_are_judged_in_the_same_worlds(begun):
+    """Those of another seed in others: by the protocol's seed and the run's, and by nothing else."""
+    *_, state = begun
+    weighed = weights(jax.tree.map(lambda x: x[0], state.params))
+    runs = [RUN, replace(RUN, settings={"weight": 0.1}), replace(RUN, seed=7)]
+    _, judged, _ = rollout.assemble([rollout.Agent(run, weighed) for run in runs], rollout.Protocol(envs=2, seed=5))
+    expected = [jax.random.fold_in(jax.random.key(5), seed) for seed in (3, 3, 7)]
+    assert jax.random.key_data(judged.keys).tolist() == [jax.random.key_data(key).tolist() for key in expected]
+
+
+def test_going_on_drops_what_was_logged_after_the_checkpoint(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.append_metrics([{"update": update} for update in range(1, 9)])
+    folder.metrics.write_text(folder.metrics.read_text() + '{"update": 9, "ret')
+    folder.truncate_metrics(5)
+    assert [json.loads(line)["update"] for line in folder.metrics.read_text().splitlines()] == [1, 2, 3, 4, 5]
+
+
+def test_going_on_begins_at_the_newest_checkpoint(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    for update in (4, 12):
+        checkpoints.save(update, {"update": np.int32(update)})
+        checkpoints.wait()
+    assert int(checkpoints.restore({"update": np.int32(0)}, print)["update"]) == 12
+    checkpoints.close()
+
+
+@dataclass(frozen=True)
+class ThreeDilemmas:
+    dilemmas = ("a", "b", "c")
+
+
+def test_each_dilemma_has_its_own_column():
+    ended = np.zeros((4, 1, 2), bool)
+    ended[3] = True
+    totals = population.Running(
+        world=None, starts=None, serial=np.zeros((4, 1, 2), np.int32), length=np.full((4, 1, 2), 4),
+        accrued=Accrued(np.zeros((4, 1, 2), "f4"), np.zeros((4, 1, 2), "f4")),
+        violations=np.broadcast_to([1, 2, 3], (4, 1, 2, 3)), paper_violations=np.broadcast_to([4, 5, 6], (4, 1, 2, 3)),
+        audit={},
+    )  # fmt: skip
+    record = population.Record(ended, np.where(ended, EndCause.TIMEOUT, EndCause.RUNNING), totals)
+    members = SimpleNamespace(keys=jax.random.split(jax.random.key(0), 1))
+    run = SimpleNamespace(**{**vars(RUN), "dilemma": "b", "id": "x", "arm": "", "value": 0.3})
+    agent = SimpleNamespace(run=run, objective=RUN.objective())
+    program, protocol = SimpleNamespace(world=ThreeDilemmas()), rollout.Protocol(envs=2, steps=4, first=1)
+    table = rollout._table([agent], protocol, program, members, record, np.zeros((4, 1, 2), np.uint8))
+    names = [f"violations{end}" for end in ("", "_a", "_b", "_c", "_a_paper", "_b_paper", "_c_paper")]
+    assert table[names].to_numpy().tolist() == [[2, 1, 2, 3, 4, 5, 6]] * 2
