@@ -7,14 +7,14 @@ import jax.numpy as jnp
 
 from perepisode.environments.craftax import observation
 from perepisode.environments.craftax.world import Craftax
-from perepisode.runs import load_policy
+from perepisode.runs import RunFolder
 from perepisode.training import network, ppo
 from perepisode.training.train import params_of
 
 
 def trained(folder: Path):
     """act(params, keys, memory, starts, games) → actions and memory; its parameters; its memory's width."""
-    run, weights = load_policy(folder)
+    run, weights = RunFolder(folder).load()
     like = network.init(0, network.input_sizes(Craftax(), 0), run.learner.hidden, Craftax.actions)
 
     def act(params, keys, memory, starts, games):

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 from craftax.craftax import craftax_state as upstream
 from craftax.craftax.game_logic import craftax_step, is_game_over
 
+from perepisode.environments.base import EndCause
 from perepisode.environments.craftax.engine.draws import upstream_draws
 from perepisode.environments.craftax.engine.state import State, from_upstream, to_upstream
-from perepisode.environments.craftax.engine.step import is_over, step
+from perepisode.environments.craftax.engine.step import step
 from perepisode.environments.craftax.engine.tables import (
     DIRECTIONS,
     FLOOR_MOBS,
@@ -28,6 +29,7 @@ from perepisode.environments.craftax.engine.tables import (
     Block,
 )
 from perepisode.environments.craftax.events import Events
+from perepisode.environments.craftax.upstream import end_cause
 from perepisode.pytree import pytree
 
 EnvState = Any  # Craftax's; its dataclasses declare plain numbers where arrays go
@@ -320,7 +322,7 @@ def compare_step(seen: Comparison, luck: jax.Array, action: jax.Array) -> tuple[
     ours, our_reward, events = step(upstream_draws(luck), seen.ours, action)
     over = is_game_over(theirs, PARAMS, STATIC)
     left = {**_leaves(theirs), "reward": their_reward, "over": over}
-    right = {**_leaves(to_upstream(ours)), "reward": our_reward, "over": is_over(ours)}
+    right = {**_leaves(to_upstream(ours)), "reward": our_reward, "over": end_cause(ours) != EndCause.RUNNING}
     counted = ~seen.over
     after = Comparison(
         theirs=theirs,

@@ -5,15 +5,15 @@ the calls, so that help, planning and mistakes are answered at once.
 """
 
 import contextlib
+import hashlib
 import io
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, make_dataclass, replace
 from errno import EDQUOT, EIO, ENOSPC
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from perepisode import outside, reading, settings
-from perepisode.config import LARGEST_SEED, MOST_STEPS, PAPER_SEEDS, Learner, Protocol, Refused
+from perepisode.config import PAPER_SEEDS, Learner, Protocol, Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS
 from perepisode.runs import Run
@@ -68,10 +68,10 @@ class Asked:
     env: Annotated[str, _help(f"World: {', '.join(WORLDS)}, or your own as module:Class.")] = "temptation"
     dilemma: str | None = None  # What is to be avoided; the world's first dilemma if left out.
     method: Annotated[tuple[str, ...], _help(_METHODS)] = ("esr",)
-    gamma: tuple[float, ...] = setting((0.99,), above=0, high=1)  # Discount factor in (0, 1].
-    seeds: tuple[int, ...] = setting(PAPER_SEEDS, low=0, high=LARGEST_SEED)  # One run for each.
+    gamma: tuple[float, ...] = settings.like(Run, "gamma", (0.99,))  # Discount factor in (0, 1].
+    seeds: tuple[int, ...] = settings.like(Run, "seed", PAPER_SEEDS)  # One run for each.
     # Environment steps of each run; 1e6, or 1e9 on craftax, if left out.
-    steps: float | None = setting(None, low=1, high=MOST_STEPS)
+    steps: float | None = settings.like(Run, "steps", None)
     detector: str = "exact"  # Count the objective is charged with: exact, or the paper's state difference.
     penalty: str = "step"  # Charge a violating step once (the paper) or by its exact count.
     # Settings as name=value or name=value,value: those of your own method or world, or any of those below.
@@ -108,10 +108,9 @@ class Train(Asked):
 
         if len(populations) > 1:
             print(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
-        read = {label: load() for label, load in files.items()}
         folders = []
         for members in populations:
-            options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(), read)
+            options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(), files)
             folders += train(members, options)
         for folder in folders:
             print(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
@@ -122,8 +121,8 @@ class Train(Asked):
         print(f"next: perepisode evaluate {self.out}" + (f" (without {', '.join(lost)}: diverged)" if lost else ""))
         return 0
 
-    def runs(self) -> tuple[list[Run], dict[str, Callable[[], Any]]]:
-        """The runs this command asks for, checked, and how to read the files that they name by digest."""
+    def runs(self) -> tuple[list[Run], dict[str, bytes]]:
+        """The runs this command asks for, checked, and the files that they name by digest."""
         env = outside.named("env", self.env, WORLDS)
         world, files, runs = WORLDS[env], {}, []
         run = Run(
@@ -215,8 +214,8 @@ def _each(methods: list[Chosen], shared: dict[str, list[str]], others: tuple[typ
     return found
 
 
-def _values(texts: dict[str, list[str]], owners: dict[str, type], files: dict[str, Callable[[], Any]]):
-    """Every setting as values, by whose it is; `files` learns how to read those that name one."""
+def _values(texts: dict[str, list[str]], owners: dict[str, type], files: dict[str, bytes]):
+    """Every setting as values, by whose it is; `files` gets the content of those that name one."""
     given: dict[str, dict[str, list[Any]]] = {owner: {} for owner in owners}
     for name, typed in texts.items():
         owner, one = _owner(name, owners)
@@ -224,9 +223,9 @@ def _values(texts: dict[str, list[str]], owners: dict[str, type], files: dict[st
             raise Refused(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
         if len(set(typed)) < len(typed):
             raise Refused(f"--{one.name} {' '.join(typed)} names a value twice")
-        given[owner][one.name] = values = [_digest(Path(text)) if one.file else one.read(text) for text in typed]
-        if one.file:
-            files |= {label: partial(one.file, Path(text)) for label, text in zip(values, typed)}
+        contents = [reading.content(text, "give another file") for text in typed if one.file]
+        given[owner][one.name] = values = list(map(_digest, contents) if one.file else map(one.read, typed))
+        files |= zip(values, contents)
     return given
 
 
@@ -257,10 +256,10 @@ class Evaluate:
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
     # Episodes table to write or extend; episodes.parquet in the first folder, or here, if left out.
     out: Path | None = None
-    envs: int = setting(Protocol.envs, low=1, high=2**20)  # Worlds for each agent.
-    steps: int = setting(Protocol.steps, low=1, high=10**8)  # The paper's window.
-    first: int = setting(Protocol.first, low=1, high=10**6)  # Episodes of every world: the unbiased protocol.
-    seed: int = setting(Protocol.seed, low=0, high=LARGEST_SEED)  # Of the worlds the agents are judged in.
+    envs: int = settings.like(Protocol, "envs")  # Worlds for each agent.
+    steps: int = settings.like(Protocol, "steps")  # The paper's window.
+    first: int = settings.like(Protocol, "first")  # Episodes of every world that make up the unbiased protocol.
+    seed: int = settings.like(Protocol, "seed")  # Of the worlds the agents are judged in.
 
     def __call__(self) -> int:
         _prepare_jax()
@@ -492,10 +491,8 @@ def _home(path: Path) -> Path:
     return path.parent if (path / "run.json").exists() else path
 
 
-def _digest(path: Path) -> str:
-    import hashlib
-
-    return "sha256:" + hashlib.sha256(reading.content(path, "give another file")).hexdigest()[:12]
+def _digest(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()[:12]
 
 
 if __name__ == "__main__":

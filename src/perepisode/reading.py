@@ -35,16 +35,18 @@ def content(path: str | Path, remedy: str, most: int = LARGEST) -> bytes:
 
 
 def text(path: str | Path, remedy: str, most: int = LARGEST) -> str:
-    try:
-        return content(path, remedy, most).decode()
-    except UnicodeDecodeError:
-        raise Refused(f"{path} is no text in UTF-8; {remedy}") from None
+    return _decoded(content(path, remedy, most), path, remedy)
 
 
 def plain(path: str | Path, remedy: str, kind: type = dict) -> Any:
     """What a JSON file holds: an object, unless another kind is wanted."""
+    return parsed(content(path, remedy), path, remedy, kind)
+
+
+def parsed(content: bytes, path: str | Path, remedy: str, kind: type = dict) -> Any:
+    """The same of what was read already, from `path`."""
     try:
-        found = json.loads(text(path, remedy))
+        found = json.loads(_decoded(content, path, remedy))
     except Refused:
         raise
     except (ValueError, RecursionError) as error:
@@ -66,6 +68,13 @@ def _words(found: Any) -> Iterator[str]:
             yield one
 
 
+def _decoded(content: bytes, path: str | Path, remedy: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise Refused(f"{path} is no text in UTF-8; {remedy}") from None
+
+
 def row(line: str) -> dict[str, Any] | None:
     """One line of a JSONL file; None where it is cut short, as by a kill, or is none."""
     try:
@@ -73,6 +82,24 @@ def row(line: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def last_row(path: Path) -> dict[str, Any] | None:
+    """The last whole line of a JSONL file."""
+    return next((found for line in reversed(last_lines(path)) if (found := row(line)) is not None), None)
+
+
+def last_lines(path: Path, begin: int = 0) -> list[str]:
+    """The end of a file, from `begin` on, without reading the rest."""
+    try:
+        if not path.is_file():
+            return []
+        with open(path, "rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(begin, end - 8192))
+            return file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def number(value: Any) -> float:

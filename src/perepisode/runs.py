@@ -3,6 +3,7 @@
 <out>/<name of the run>/
     run.json             the configuration, its id, versions of the code and its libraries, the device
     metrics.jsonl        one flushed line per policy update
+    file.<setting>       the file that a setting names, where one does
     policy.safetensors   weights of the finished agent; policy.json says what they are
     done | failed        written last: the run is complete, or diverged (with the reason)
 <out>/populations/<id>/  which runs trained together, and their checkpoints until all are done
@@ -17,6 +18,7 @@ import json
 import os
 import platform
 import socket
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import metadata
@@ -82,14 +84,23 @@ class Run:
         own = settings.of(METHODS[self.method]).values()
         return self.method, *(str(self.settings.get(one.name, one.default)) for one in own if one.word)
 
-    def objective(self, files: Mapping[str, Any] | None = None) -> Objective:
-        """What it maximises; `files` holds what its settings name by the digest of a file."""
+    @property
+    def files(self) -> dict[str, str]:
+        """Its settings that name a file, and what they call it: the digest of its content."""
+        return {name: self.settings[name] for name, one in settings.of(METHODS[self.method]).items() if one.file}
+
+    def named(self, trained: Any) -> dict[str, bytes]:
+        """What is kept of those files where this run was trained, by what its settings call them."""
+        return {name: kept for setting, name in self.files.items() if (kept := trained.kept(setting)) is not None}
+
+    def objective(self, files: Mapping[str, bytes] | None = None) -> Objective:
+        """What it maximises; `files` holds the content of those that its settings name."""
         return METHODS[self.method].build(files, **self.settings)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values with every default written out, so that a changed default is a changed run."""
         plain = asdict(replace(self, settings=dict(self.settings), world=dict(self.world)))
-        plain["settings"] = METHODS[self.method].complete(self.settings)
+        plain["settings"] = settings.complete(METHODS[self.method], self.settings)
         plain["world"] = settings.complete(WORLDS[self.env], self.world)
         plain["learner"] = settings.complete(Learner, plain["learner"])
         version = WORLDS[self.env].version
@@ -113,7 +124,7 @@ class Run:
         one_of("method", self.method, METHODS)
         one_of("detector", self.detector, ("exact", "paper"))
         one_of("penalty", self.penalty, ("step", "count"))
-        METHODS[self.method].check(self.settings)
+        settings.check(METHODS[self.method], self.settings, self.method)
         settings.check(WORLDS[self.env], self.world, self.env)
         WORLDS[self.env](**self.world)  # which may refuse what does not go together
         settings.check_fields(self)
@@ -123,6 +134,18 @@ class Run:
                 f"{self.learner.rollout} steps; use at least {self.learner.steps_per_update}"
             )
         return self
+
+
+def stated(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's plain values say beyond the columns of an episodes table, by name; `world.x` where two have an x."""
+    parts = {"method": plain.get("settings", {}), "world": plain.get("world", {}), "learner": plain.get("learner", {})}
+    often = Counter(name for part in parts.values() for name in part)
+    found = {
+        name if often[name] == 1 else f"{owner}.{name}": value
+        for owner, part in parts.items()
+        for name, value in part.items()
+    }
+    return found | {name: plain[name] for name in ("penalty", "steps", "version") if name in plain}
 
 
 @contextlib.contextmanager
@@ -233,14 +256,35 @@ class RunFolder:
             )
         return described(plain, path, "use another --out folder")
 
-    @property
-    def utility(self) -> dict[str, Any] | None:
-        """The distilled utility that the run was trained with, as plain values; None where it has none."""
-        path = self._own("utility.json")
-        return reading.plain(path, "train the run again") if path.exists() else None
+    def kept(self, name: str) -> bytes | None:
+        """The content of the file that a setting of the run names; None where there is none."""
+        path = self._own(f"file.{name}")
+        if name == "utility" and not path.exists():
+            path = self._own("utility.json")  # where earlier versions have it
+        return reading.content(path, "train the run again") if path.exists() else None
+
+    def keep(self, files: Mapping[str, bytes]) -> None:
+        """The run's values say only what its files are called; judging and reporting need their content."""
+        for name in files:
+            if self.kept(name) is None:
+                write_atomically(self.path / f"file.{name}", files[name])
 
     def load(self) -> tuple[Run, dict[str, np.ndarray]]:
-        return load_policy(self.path)
+        """A finished run and its weights; refuses one unfinished and a damaged policy.  Nothing read can run code."""
+        from safetensors.numpy import load
+
+        run = self.read()
+        if not self.done:
+            unfinished = "is not finished; start the command that trains it again, it resumes"
+            raise Refused(f"{self.path} {f'diverged: {self.failed}' if self.failed else unfinished}")
+        path, again = self._own("policy.safetensors"), "train the run again"
+        content = reading.content(path, again, LARGEST_POLICY)
+        if hashlib.sha256(content).hexdigest() != reading.plain(path.with_suffix(".json"), again).get("sha256"):
+            raise Refused(f"{path} is damaged: its sha256 is not the one in policy.json; {again}")
+        try:
+            return run, load(content)
+        except Exception as error:  # safetensors raises its own kinds, NumPy others
+            raise Refused(f"{path} is no policy ({reading.first_line(error)}); {again}") from None
 
     def truncate_metrics(self, updates: int) -> None:
         """Drop rows after `updates`: what was logged after the checkpoint will be logged again."""
@@ -298,29 +342,6 @@ def save_policy(folder: Path, run: Run, weights: dict[str, np.ndarray]) -> str:
     about = {"format": FORMAT, "run": run.id, "sha256": digest, "method": run.method, "arm": run.arm}
     write_atomically(folder / "policy.json", json.dumps(about, indent=1))
     return digest
-
-
-def load_policy(folder: Path) -> tuple[Run, dict[str, np.ndarray]]:
-    """A finished run and its weights; refuses an unfinished run and a damaged policy.  Nothing read can run code."""
-    from safetensors.numpy import load
-
-    run_folder = RunFolder(Path(folder))
-    run = run_folder.read()
-    if not run_folder.done:
-        reason = run_folder.failed
-        raise Refused(
-            f"{folder} diverged: {reason}"
-            if reason
-            else f"{folder} is not finished; start the command that trains it again, it resumes"
-        )
-    path, again = run_folder._own("policy.safetensors"), "train the run again"
-    content = reading.content(path, again, LARGEST_POLICY)
-    if hashlib.sha256(content).hexdigest() != reading.plain(path.with_suffix(".json"), again).get("sha256"):
-        raise Refused(f"{path} is damaged: its sha256 is not the one in policy.json; {again}")
-    try:
-        return run, load(content)
-    except Exception as error:  # safetensors raises its own kinds, NumPy others
-        raise Refused(f"{path} is no policy ({reading.first_line(error)}); {again}") from None
 
 
 def find(out: Path) -> list[RunFolder]:

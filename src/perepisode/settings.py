@@ -9,9 +9,8 @@ Command line, help, checks, a run's identity and the documentation all read this
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 
@@ -31,7 +30,7 @@ class Setting:
     high: float
     above: float  # as `low`, itself not allowed
     choices: tuple[str, ...] | Mapping[str, float] | None
-    file: Callable[[Path], Any] | None  # reads the file that it names; a run keeps the file's digest
+    file: Callable[[bytes], Any] | None  # reads the content of the file that it names; a run keeps digest and content
     later: bool  # added after runs had been trained: written out only where it is not the default, so ids stay
 
     @property
@@ -97,10 +96,16 @@ class Setting:
 
 
 def setting(default: Any = MISSING, help: str = "", *, low=-math.inf, high=math.inf, above=-math.inf, choices=None,
-            file: Callable[[Path], Any] | None = None, later: bool = False) -> Any:  # fmt: skip
+            file: Callable[[bytes], Any] | None = None, later: bool = False) -> Any:  # fmt: skip
     """A field of a dataclass that is a setting of it."""
     about = {"help": help, "low": low, "high": high, "above": above, "choices": choices, "file": file, "later": later}
     return field(default=default, metadata={"setting": about, "static": _words(choices)})
+
+
+def like(cls: Any, name: str, default: Any = MISSING) -> Any:
+    """The same setting as an option of a command: its range, and its default unless another is given."""
+    (own,) = (one for one in fields(cls) if one.name == name)
+    return field(default=own.default if default is MISSING else default, metadata=own.metadata)
 
 
 def of(cls: Any) -> dict[str, Setting]:
@@ -156,6 +161,27 @@ def check_fields(command: Any) -> None:
                 known[name].check(value)
 
 
+def differing(stated: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Each name that not all of these say alike, and what they say, as text; those that say nothing are passed over."""
+    known = [own for own in stated if own]
+    said = {
+        name: list(dict.fromkeys(_short(own[name]) if name in own else "" for own in known))
+        for name in dict.fromkeys(name for own in known for name in own)
+    }
+    return {name: texts for name, texts in said.items() if len(texts) > 1}
+
+
+def told_apart(arms: Sequence[Hashable], stated: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of each, what others of the same arm say otherwise: "entropy=0.02"; "" where they agree."""
+    groups: dict[Hashable, list[Mapping[str, Any]]] = {}
+    for arm, own in zip(arms, stated):
+        groups.setdefault(arm, []).append(own)
+    apart = {arm: differing(group) for arm, group in groups.items()}
+    return [
+        ", ".join(f"{name}={_short(own[name])}" for name in apart[arm] if name in own) for arm, own in zip(arms, stated)
+    ]
+
+
 def _words(choices: tuple[str, ...] | Mapping[str, float] | None) -> bool:
     """Whether a choice is a word and nothing else: it cannot be traced, unless it means a number."""
     return choices is not None and not isinstance(choices, Mapping)
@@ -169,4 +195,9 @@ def _kind(annotation: Any) -> type:
 
 
 def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """As people write it, and exact."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, int | float) or float(short := f"{value:g}") != value:
+        return str(value)
+    return short

@@ -24,7 +24,7 @@ from perepisode.config import Refused
 from perepisode.methods import esr_distilled
 from perepisode.report import links, page
 from perepisode.report.statistics import curves, distilled
-from perepisode.runs import RunFolder, load_policy
+from perepisode.runs import RunFolder
 from perepisode.study import packing, plan, slurm, state
 from perepisode.trained import files
 from perepisode.training.checkpoints import Checkpoints
@@ -92,7 +92,7 @@ def test_run_json(folder):
     whole = json.loads(path.read_text())
 
     def loaded():
-        run, _ = load_policy(folder.path)
+        run, _ = folder.load()
         assert run.to_json() == RUN.to_json()  # what may differ decides no result: versions, device, label
 
     _, not_ = tried(path, whole, loaded)
@@ -104,9 +104,9 @@ def test_policy(folder):
     whole, told = path.read_bytes(), json.loads(about.read_text())
     for cut in range(0, len(whole), len(whole) // 10):
         path.write_bytes(whole[:cut])
-        assert not works(load_policy, folder.path)
+        assert not works(folder.load)
     path.write_bytes(whole)
-    tried(about, told, load_policy, folder.path)
+    tried(about, told, folder.load)
 
 
 HEADERS = (
@@ -135,7 +135,7 @@ def test_a_policy_that_is_not_finite_is_refused(folder, value):
 
 def test_utilities(tmp_path):
     path = tmp_path / "utility.json"
-    for function in (esr_distilled.load, distilled.read):
+    for function in (lambda path: esr_distilled.read(reading.content(path, "")), distilled.read):
         worked, not_ = tried(path, UTILITY, function, path)
         path.unlink()
         assert not_ > 300

@@ -13,7 +13,7 @@ from perepisode.config import Learner, Refused
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.temptation import MINIATURE
 from perepisode.pytree import pytree
-from perepisode.runs import Run, load_policy
+from perepisode.runs import Run
 from perepisode.study import listing, matrix
 from perepisode.training import population, ppo
 from perepisode.training.train import Options, check, prepare, run_chunk, train
@@ -184,7 +184,7 @@ def test_off_trains_what_was_trained_before_there_was_a_choice(tmp_path):
     for entry in ({}, {"bootstrap": False}, {"bootstrap": True}):
         run = Run.from_json({**plain, "learner": {**plain["learner"], **entry}})
         (folder,) = train([run], Options(tmp_path / str(len(found)), chunk=4))
-        again, _ = load_policy(folder.path)
+        again, _ = folder.load()
         assert again == run
         found.append((run.id, (folder.path / "policy.safetensors").read_bytes()))
     assert found[0] == found[1]

@@ -62,7 +62,7 @@ def fitted(tmp_path_factory):
     path = distill.distill(
         [table_of(returns, counts, home / "pool.parquet")], "temptation", home / "u.json", say=said.append
     )
-    return esr_distilled.load(path), json.loads(path.read_text()), said
+    return esr_distilled.read(path.read_bytes()), json.loads(path.read_text()), said
 
 
 def test_the_fit_is_zero_at_nothing_and_in_game_units(fitted):
@@ -100,11 +100,9 @@ def test_wrong_input_is_refused(tmp_path):
     path = table_of(np.ones(9), np.ones(9), tmp_path / "pool.parquet")
     with pytest.raises(Refused, match="violations_lying"):
         distill.pool([path], "lying")
-    (tmp_path / "bad.json").write_text("{}")
-    with pytest.raises(Refused, match="no distilled utility"):
-        esr_distilled.load(tmp_path / "bad.json")
-    with pytest.raises(Refused, match="cannot be read"):
-        esr_distilled.load(tmp_path / "nowhere.json")
+    for content in (b"{}", b"{", b"[]", b"\xff"):
+        with pytest.raises(Refused, match="make one with `perepisode distill`"):
+            esr_distilled.read(content)
 
 
 def test_eq6_by_hand():

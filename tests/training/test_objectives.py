@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from perepisode.config import Refused
 from perepisode.methods import METHODS, Accrued, Finished
+from perepisode.settings import check
 
 steps = st.lists(st.tuples(st.floats(-1, 8), st.integers(0, 3)), min_size=1, max_size=30)
 
@@ -168,7 +169,7 @@ def test_chance_constraint_charges_the_step_that_breaks_the_budget():
 )
 def test_wrong_settings_are_refused(method, given, words):
     with pytest.raises(Refused, match=words):
-        METHODS[method].check(given)
+        check(METHODS[method], given, method)
 
 
 def test_the_integral_of_pid_is_never_negative():

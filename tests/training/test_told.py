@@ -1,5 +1,7 @@
 """What agents are told of what was accrued: by hand arithmetic, for every method that tells, and part of the run."""
 
+import json
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,14 +9,14 @@ import pytest
 from perepisode.config import Refused
 from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.methods import METHODS, Accrued
-from perepisode.methods.esr_distilled import Distilled
+from perepisode.methods.esr_distilled import Distilled, to_json
 from perepisode.methods.told import TOLD
 from perepisode.runs import Run
 from perepisode.study import matrix, packing
 from perepisode.training import population, ppo
 
 UTILITY = Distilled(jnp.zeros(2), jnp.ones(2), (jnp.ones((2, 1)),), (jnp.zeros(1),), 0.0, 1.0)
-FILES = {"a file's digest": UTILITY}
+FILES = {"a file's digest": json.dumps(to_json(UTILITY)).encode()}
 SETTINGS = {
     "esr": {"budget": 1},
     "esr_distilled": {"utility": "a file's digest"},

@@ -20,7 +20,7 @@ import pytest
 from perepisode.cli import DISK, DIVERGED, RESUME_ME, WRONG_INPUT, Train, run
 from perepisode.config import Refused
 from perepisode.environments.temptation import MINIATURE
-from perepisode.runs import Run, RunFolder, find, held, load_policy
+from perepisode.runs import Run, RunFolder, find, held
 from perepisode.training import train as training
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.train import DiskTrouble, Options, train
@@ -98,7 +98,7 @@ def test_a_finished_run_is_complete(finished):
         episode = {"return", "length", "violations", "violations_std", "p_any", "worst_decile", "utility", "lambda"}
         assert episode | {"entropy", "kl", "clip_fraction", "grad_norm"} <= set(rows[-1])
         assert set(rows[-1]["clock"]) == {"steps_per_second", "eta_seconds"}
-        loaded, weights = load_policy(folder.path)
+        loaded, weights = folder.load()
         assert loaded == folder.read()
         assert weights["gru_hidden.0"].shape == (8, 24)
 
@@ -247,13 +247,13 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
     content[-1] ^= 1
     (folder / "policy.safetensors").write_bytes(content)
     with pytest.raises(Refused, match="damaged"):
-        load_policy(folder)
+        RunFolder(folder).load()
     (folder / "policy.safetensors").unlink()
     with pytest.raises(Refused, match="cannot be read"):
-        load_policy(folder)
+        RunFolder(folder).load()
     (folder / "done").unlink()
     with pytest.raises(Refused, match="not finished"):
-        load_policy(folder)
+        RunFolder(folder).load()
 
 
 @pytest.mark.parametrize(

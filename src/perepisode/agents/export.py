@@ -1,5 +1,6 @@
 """A finished run as an agent file: rounded policy, what it is, what it does, a card to read."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,8 @@ def write(out: Path, told: dict[str, Any], judged: dict[str, Any], agent: Agent,
         "trained": {"device": told.get("device"), "versions": told.get("versions")},
         "judged": {"policy": "before rounding", **judged},
     }
-    if agent.trained is not None and agent.trained.utility is not None:
-        about["utility"] = agent.trained.utility
+    if agent.files:
+        about["files"] = {name: base64.b64encode(agent.files[digest]).decode() for name, digest in run.files.items()}
     curve = _thinned(metrics) if metrics.exists() else ""
     file = files.write(out, about, agent.weights, initial)
     if curve:

@@ -7,6 +7,7 @@
 | method, arm, value | training method, its setting as a label ("k=1") and as a number (NaN if it has none) |
 | seed, gamma, steps | of the training run |
 | detector | which detector it was TRAINED on: exact or paper |
+| settings | all else that it was trained with: settings of its method, its world and its learner (JSON) |
 | env_index, episode_index | which world of the evaluation, and which episode in it |
 | in_window, in_first | finished inside the paper's window; among the first K of its world (unbiased) |
 | return, length, end_cause, utility | of the episode; end_cause: death, timeout, won, enforced, running |
@@ -25,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from perepisode import reading
+from perepisode import reading, settings
 from perepisode.runs import whole_file
 
 REQUIRED = ("method", "seed", "return", "violations")
@@ -52,6 +53,22 @@ _DEFAULTS = {
 
 
 def read(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
+    """`as_written`, but where agents of one arm were trained with other settings, their arms say in which they differ.
+
+    "k=1" beside "k=1" becomes "k=1, entropy=0.01" beside "k=1, entropy=0.02"; an arm of its own keeps its name.
+    """
+    table = as_written(paths, without)
+    if table["settings"].cat.categories.size:
+        keys = ["dilemma", "method", "arm", "settings"]
+        groups = table.groupby(keys, sort=False, dropna=False, observed=True).ngroup().to_numpy()
+        *same, texts = table[keys].iloc[np.unique(groups, return_index=True)[1]].T.to_numpy()
+        apart = settings.told_apart(list(zip(*same)), list(map(stated, texts)))
+        arms = [", ".join(filter(None, pair)) for pair in zip(same[-1], apart)]
+        table["arm"] = np.array(arms, object)[groups].astype(str)
+    return table
+
+
+def as_written(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
     """Read, complete and validate one or more tables (parquet or CSV, or folders of them).
 
     `table.attrs["provenance"]` lists, for every file, its path and what `write` was told about it.
@@ -69,6 +86,7 @@ def read(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) 
             raise ValueError(f"{file} holds values that no episodes table has ({reading.first_line(error)})") from None
         provenance.append({"path": str(file), "episodes": len(table), **told})
     table = tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
+    table["settings"] = pd.Categorical(table["settings"])  # which joining may undo
     validate(table)
     table.attrs = {"provenance": provenance}
     return table
@@ -83,6 +101,8 @@ def write(table: pd.DataFrame, path: str | Path, provenance: dict | None = None)
     if path.suffix != ".parquet":
         raise ValueError(f"{path} would not be parquet; give the file the ending .parquet")
     validate(table)
+    if "settings" in table:  # long texts, but few: read as quickly as numbers
+        table = table.assign(settings=pd.Categorical(table["settings"]))
     arrow = pa.Table.from_pandas(table, preserve_index=False)
     told = {_METADATA_KEY: json.dumps(provenance or {}, sort_keys=True).encode()}
     arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **told})
@@ -104,6 +124,7 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
             labels = given.astype("str").where(given.notna(), default)
             odd = {name: reading.visible(name) for name in labels.unique() if not name.isprintable()}
             table[column] = labels.replace(odd) if odd else labels
+    table["settings"] = pd.Categorical(table["settings"] if "settings" in table else [None] * len(table))
     for column in ("in_window", "in_first"):
         table[column] = _booleans(pd.Series(table[column]))
     if "value" not in table:
@@ -114,6 +135,15 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
     if "episode_index" not in table:
         table["episode_index"] = table.groupby("run", sort=False).cumcount()
     return table
+
+
+def stated(text: object) -> dict:
+    """Settings as `evaluate` writes them; another library may have words of its own in such a column."""
+    try:
+        plain = json.loads(text) if isinstance(text, str) and text else {}
+    except ValueError:
+        plain = text
+    return plain if isinstance(plain, dict) else {"settings": text}
 
 
 def value_of(arm: str) -> float:
@@ -230,7 +260,7 @@ def _read_parquet(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, d
 
 def _read_csv(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
     try:
-        labels: dict = dict.fromkeys((*LABELS, *REPLAY_COLUMNS), str)
+        labels: dict = dict.fromkeys((*LABELS, "settings", *REPLAY_COLUMNS), str)
         table = pd.read_csv(path, dtype=labels, low_memory=False)
     except UnicodeError as error:
         raise ValueError(f"{path} is no text in UTF-8; save it as UTF-8, or as parquet") from error

@@ -6,6 +6,7 @@ and the unbiased one (the first K episodes of every world, however long they tak
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,8 +27,7 @@ from perepisode.environments.base import EndCause
 from perepisode.environments.fresh import episode_key, reset_key
 from perepisode.evaluation import episodes
 from perepisode.methods import Objective
-from perepisode.methods.esr_distilled import named_by
-from perepisode.runs import Run, versions
+from perepisode.runs import Run, stated, versions
 from perepisode.trained import Trained, find
 from perepisode.training import network, population, ppo
 from perepisode.training.population import Population
@@ -57,12 +57,12 @@ class Agent:
         return canonical([self.run.env, dict(self.run.world), learner.hidden, learner.precision])
 
     @property
-    def utilities(self) -> dict[str, Any]:
-        return {} if self.trained is None else named_by(self.run.settings, self.trained.utility, self.trained.path)
+    def files(self) -> dict[str, bytes]:
+        return {} if self.trained is None else self.run.named(self.trained)
 
     @property
     def objective(self) -> Objective:
-        return self.run.objective(self.utilities)
+        return self.run.objective(self.files)
 
 
 def extra_inputs(objective: Objective) -> int:
@@ -164,8 +164,8 @@ def assemble(agents: Sequence[Agent], protocol: Protocol):
     world = environments.make(first.env, **first.world)
     learner = replace(first.learner, envs=protocol.envs, minibatches=1)
     program = ppo.Program(world, learner, 1, min(protocol.envs, 64))
-    utilities = {k: v for agent in agents for k, v in agent.utilities.items()}
-    members = population.gather([agent.run for agent in agents], utilities)
+    files = {name: content for agent in agents for name, content in agent.files.items()}
+    members = population.gather([agent.run for agent in agents], files)
     # every run of one training seed meets the same worlds, so that methods are compared on common ground
     keys = [jax.random.fold_in(jax.random.key(protocol.seed), agent.run.seed) for agent in agents]
     members = replace(members, keys=jnp.stack(keys), enforces=False)
@@ -236,6 +236,7 @@ def _constants(run: Run) -> dict[str, Any]:
         "gamma": run.gamma,
         "detector": run.detector,
         "steps": run.steps,
+        "settings": json.dumps(stated(run.to_json())),
     }
 
 
@@ -256,8 +257,8 @@ def _known(out: Path, protocol: Protocol) -> pd.DataFrame | None:
     """What is already in the table, if it was judged by the same protocol."""
     if not out.exists():
         return None
-    table = episodes.read(out)
-    stated = table.attrs["provenance"][0].get("protocol")
-    if stated != vars(protocol):
-        raise Refused(f"{out} was made by the protocol {stated}, not {vars(protocol)}; choose another --out")
+    table = episodes.as_written(out)
+    made_by = table.attrs["provenance"][0].get("protocol")
+    if made_by != vars(protocol):
+        raise Refused(f"{out} was made by the protocol {made_by}, not {vars(protocol)}; choose another --out")
     return table

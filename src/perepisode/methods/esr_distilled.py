@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -60,9 +57,9 @@ def to_json(utility: Distilled) -> dict:
     }
 
 
-def load(path: Path) -> Distilled:
-    """A utility that was distilled; plain JSON, refused with a reason when it is not one."""
-    return from_json(reading.plain(path, MAKE_ONE), str(path))
+def read(content: bytes) -> Distilled:
+    """What `to_json` gave, as the content of a file; refused with a reason when it is something else."""
+    return from_json(reading.parsed(content, "the utility", MAKE_ONE), "the utility")
 
 
 def from_json(plain: dict, where: str) -> Distilled:
@@ -92,25 +89,15 @@ def parts(plain: dict, where: str) -> tuple[np.ndarray, np.ndarray, list[tuple[n
     return mean, std, layers, offset, scale
 
 
-def named_by(settings: Mapping[str, Any], stored: dict | None, where: object) -> dict[str, Distilled]:
-    """The utility that a run's settings name, by that name, from the plain values stored with the run."""
-    label = settings.get("utility")
-    return {} if label is None or stored is None else {label: from_json(stored, f"the utility of {where}")}
-
-
 @method
 class EsrDistilled(PerEpisode):
     """u = u_θ.  A run names its utility by the digest of its file."""
 
-    utility: Distilled = setting(help="the file that `perepisode distill` wrote", file=load)
+    utility: Distilled = setting(help="the file that `perepisode distill` wrote", file=read)
     told: str = told.setting("paper")
 
     name, label, colour, marker = "esr_distilled", "ESR distilled", "#5fae3c", "d"
     family, kin = Family.EPISODE, "esr"
-
-    def __post_init__(self):
-        if isinstance(self.utility, str):
-            raise Refused(f"the distilled utility {self.utility!r} is not known here; give its file with --utility")
 
     def u(self, r_ext, r_eth):
         return self.utility(r_ext, r_eth)

@@ -24,8 +24,8 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
 
-from perepisode import settings
-from perepisode.config import ETHICAL_PENALTY
+from perepisode import reading, settings
+from perepisode.config import ETHICAL_PENALTY, Refused
 from perepisode.later import jax, jnp
 from perepisode.methods.told import TOLD
 from perepisode.pytree import pytree
@@ -147,23 +147,16 @@ class Objective:
     # ---- its settings
 
     @classmethod
-    def build(cls, files: Mapping[str, Any] | None = None, **given: Any) -> Objective:
-        """The objective of a run with these settings.  `files` holds what was read for a setting that names a file."""
+    def build(cls, files: Mapping[str, bytes] | None = None, **given: Any) -> Objective:
+        """The objective of a run with these settings.  `files` holds the content of the files that they name."""
         known = settings.of(cls)
-        return cls(**{name: _used(known.get(name), value, files or {}) for name, value in cls.complete(given).items()})
-
-    @classmethod
-    def complete(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        return settings.complete(cls, given)
-
-    @classmethod
-    def check(cls, given: Mapping[str, Any]) -> None:
-        settings.check(cls, given, cls.name)
+        whole = settings.complete(cls, given)
+        return cls(**{name: _used(known.get(name), value, files or {}) for name, value in whole.items()})
 
     @classmethod
     def arm(cls, given: Mapping[str, Any]) -> str:
         """Label within the method: what is swept, then what the agent is told if that is not the default."""
-        whole = cls.complete(given)
+        whole = settings.complete(cls, given)
         parts = []
         if cls.swept:
             value = whole[cls.swept]
@@ -173,15 +166,22 @@ class Objective:
     @classmethod
     def value(cls, given: Mapping[str, Any]) -> float:
         """The number it is swept over, NaN where it has none."""
-        value = cls.complete(given).get(cls.swept)
+        value = settings.complete(cls, given).get(cls.swept)
         return float(value) if isinstance(value, (int, float)) else math.nan
 
 
-def _used(declared: settings.Setting | None, value: Any, files: Mapping[str, Any]) -> Any:
-    """A setting as the objective computes with it: a choice as its number, a file as what was read from it."""
-    if declared and isinstance(declared.choices, Mapping):
-        return declared.choices[value]
-    return files.get(value, value) if isinstance(value, str) else value
+def _used(declared: settings.Setting | None, value: Any, files: Mapping[str, bytes]) -> Any:
+    """A setting as the objective computes with it: a choice as its number, a file as what is read from it."""
+    if declared and declared.file:
+        if value not in files:
+            raise Refused(f"{declared.name} {value!r} is not known here; give its file with --set {declared.name}=...")
+        try:
+            return declared.file(files[value])
+        except Refused as error:
+            raise Refused(f"{declared.name} {value}: {error}") from None
+        except Exception as error:  # whoever reads it has kinds of their own
+            raise Refused(f"{declared.name} {value} is no such file ({reading.first_line(error)})") from None
+    return declared.choices[value] if declared and isinstance(declared.choices, Mapping) else value
 
 
 METHODS: dict[str, type[Objective]] = {}

@@ -4,7 +4,6 @@ import numpy as np
 
 from perepisode import reading
 from perepisode.methods import METHODS, Accrued, Objective, Pressure
-from perepisode.methods.esr_distilled import named_by
 from perepisode.replay.source import Chosen
 
 
@@ -23,8 +22,7 @@ def _objective(chosen: Chosen) -> Objective | None:
         return None
     try:
         if chosen.run is not None:
-            trained = chosen.trained
-            return chosen.run.objective(trained and named_by(chosen.run.settings, trained.utility, trained.path))
+            return chosen.run.objective(chosen.trained and chosen.run.named(chosen.trained))
         value = chosen.row["value"]
         return method.build(**({method.swept: chosen.row["arm"] if np.isnan(value) else value} if method.swept else {}))
     except (TypeError, ValueError, KeyError):  # a row from another version may name settings unknown here
@@ -33,9 +31,6 @@ def _objective(chosen: Chosen) -> Objective | None:
 
 def _last_multiplier(chosen: Chosen) -> float | None:
     """λ in the last complete row of the run's metrics."""
-    if chosen.trained is None or not chosen.trained.metrics.exists():
-        return None
-    lines = reading.text(chosen.trained.metrics, "train the run again").splitlines()
-    last = next((row for line in reversed(lines) if (row := reading.row(line)) is not None), {})  # one may be cut short
-    found = reading.number(last.get("lambda"))
+    last = chosen.trained and reading.last_row(chosen.trained.metrics)  # the last line may be cut short
+    found = reading.number((last or {}).get("lambda"))
     return found if found == found else None

@@ -153,9 +153,12 @@ def _read(path: Path) -> pd.DataFrame:
 def _keep(table: pd.DataFrame, path: Path, wanted: dict[str, str]) -> pd.DataFrame:
     kept = table
     for column, value in wanted.items():
-        kept = kept.loc[kept[column] == value]
+        same = kept[column] == value
+        if column == "arm" and not same.to_numpy().any():  # "k=1" where a table tells two of them apart: both
+            same = kept[column].str.startswith(f"{value}, ")
+        kept = kept.loc[same]
         if kept.empty:
-            found = ", ".join(sorted(table[column].unique())[:12])
+            found = ("; " if column == "arm" else ", ").join(sorted(table[column].unique())[:12])
             others = " and ".join(f"{name} {one!r}" for name, one in wanted.items() if name != column)
             raise Refused(
                 f"{path} has no episode of {column} {value!r}{f' with {others}' if others else ''}; it has {found}"

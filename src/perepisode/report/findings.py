@@ -6,12 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from perepisode import metrics
+from perepisode.config import Learner
+from perepisode.environments import WORLDS
 from perepisode.evaluation import compare
 from perepisode.report import measuring
 from perepisode.report.statistics import frontiers, matched, paper_numbers
 from perepisode.report.statistics.points import PROTOCOLS, Episodes, Point, View
 from perepisode.report.style import dilemma_name, look
 from perepisode.report.words import count, number, p_value, percent, plus_minus
+from perepisode.settings import differing, of
 
 FEW_SEEDS = 5
 COLLAPSED = 0.7  # a seed below this share of its siblings' median return
@@ -273,9 +276,15 @@ def _run_caveats(episodes: Episodes, views: list[View]) -> Iterator[str]:
     steps = sorted({seed.steps for _, point in points for seed in point.seeds if seed.steps == seed.steps})
     if len(steps) > 1:
         yield f"Agents were trained for different numbers of steps, from {count(steps[0])} to {count(steps[-1])}."
-    if steps and episodes.environment == paper_numbers.ENVIRONMENT and steps[-1] < paper_numbers.STEPS:
+    if steps and paper_numbers.of_world(episodes.environment) and steps[-1] < paper_numbers.STEPS:
         scale = f"{count(steps[-1])} steps against the paper's {count(paper_numbers.STEPS)}"
         yield f"Trained for {scale}: returns are not comparable."
+    world = WORLDS.get(episodes.environment)
+    shared = {*of(Learner), *(of(world) if world else ())}
+    if unlike := {name: told for name, told in differing(episodes.settings).items() if name in shared}:
+        said = {name: " or ".join(sorted(one or "left out" for one in told)) for name, told in unlike.items()}
+        listed = ", ".join(f"{name} is {values}" for name, values in said.items())
+        yield f"Not all agents were trained alike: {listed}."
     for view, point in points:
         middle = float(np.median(point.returns))
         low = [seed.seed for seed, value in zip(point.seeds, point.returns) if value < COLLAPSED * middle]

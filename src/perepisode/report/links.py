@@ -9,12 +9,12 @@ TITLES = "titles.json"  # beside a page of replays, for reports that link to it
 
 
 def filled(template: Path, **content) -> str:
-    """A page from its template: all text is escaped, and nothing may be missing."""
+    """A page from its template: in HTML all text is escaped, and nothing may be missing."""
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(template.parent), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
+        loader=jinja2.FileSystemLoader(template.parent), autoescape=jinja2.select_autoescape(),
+        trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     return environment.get_template(template.name).render(**content)
 

@@ -10,7 +10,7 @@ import perepisode
 from perepisode import reading
 from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import discussion as own_words
-from perepisode.report import findings, tables
+from perepisode.report import findings
 from perepisode.report.blocks import Inputs
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import Drawn
@@ -49,7 +49,8 @@ def build(
     study = Episodes(table)
     del table  # the sorted columns are all that is needed from here on
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
-    inputs = Inputs(study, _views(study), training.read(curves), read, _read_exact(exact), _linked(watch, out_dir))
+    drawn = training.read(curves, study.arms)
+    inputs = Inputs(study, _views(study), drawn, read, _read_exact(exact), _linked(watch, out_dir))
     finding = findings.find(study, inputs.views)
     with canvas.style():
         found = sections(inputs)
@@ -103,8 +104,19 @@ def _write(out: Path, inputs: Inputs, finding: findings.Finding, found: list[Sec
         if isinstance(block, Drawn):
             (out / "figures" / f"{block.name}.svg").write_text(canvas.standalone(block.svg))
     kicker = _kicker(inputs)
-    write_atomically(out / "report.md", _markdown(kicker, finding, found))
-    write_atomically(out / "index.html", _html(kicker, finding, found))
+    content = {
+        "title": f"Per-episode report: {kicker}",
+        "kicker": kicker,
+        "finding": finding,
+        "sections": found,
+        "colour": lambda method: look(method).colour,
+        "literal": _literal,
+        "text_columns": TEXT_COLUMNS,
+        "zip": zip,
+        "footer": f"perepisode {perepisode.__version__}. Every figure and table is beside this page as CSV.",
+    }
+    for name, template in (("report.md", "template.md"), ("index.html", "template.html")):
+        write_atomically(out / name, filled(Path(__file__).with_name(template), **content))
     return out / "index.html"
 
 
@@ -113,47 +125,6 @@ def _kicker(inputs: Inputs) -> str:
     names = ", ".join(dilemma_name(view.dilemma) for view in inputs.views)
     rows = f"{inputs.episodes.rows:,}".replace(",", "\u2009")
     return f"{inputs.episodes.environment} · {names} · {agents} agents · {rows} episodes"
-
-
-def _html(kicker: str, finding: findings.Finding, found: list[Section]) -> str:
-    return filled(
-        Path(__file__).with_name("template.html"),
-        title=f"Per-episode report: {kicker}",
-        kicker=kicker,
-        finding=finding,
-        sections=found,
-        colour=lambda method: look(method).colour,
-        text_columns=TEXT_COLUMNS,
-        zip=zip,
-        footer=f"perepisode {perepisode.__version__}. Every figure and table is beside this page as CSV.",
-    )
-
-
-def _markdown(kicker: str, finding: findings.Finding, found: list[Section]) -> str:
-    lines = ["# Per-episode report", "", _literal(kicker), "", f"**{_literal(finding.headline)}**", ""]
-    lines += [f"- {_literal(text)}" for text in finding.sentences]
-    lines += ["", "Read with care:", "", *(f"- {_literal(text)}" for text in finding.caveats)]
-    for section in found:
-        lines += ["", f"## {_literal(section.title)}", "", _literal(section.intro)]
-        for heading, paragraphs in section.words:
-            lines += ["", f"### {_literal(heading)}"]
-            lines += [line for text in paragraphs for line in ("", _literal(text))]
-        for block in section.blocks:
-            lines += ["", f"### {_literal(block.title)}", ""]
-            if isinstance(block, Drawn):
-                lines += [f"![{_literal(block.title)}](figures/{block.name}.svg)", "", _literal(block.caption)]
-            else:
-                lines += [*_markdown_table(block), "", _literal(block.note)]
-            lines += ["", f"[data](data/{block.name}.csv)"]
-        lines += ["", *(f"- [{_literal(text)}]({address})" for text, address in section.links)]
-        lines += ["", *(f"- {_literal(text)}" for text in section.left_out)]
-    return "\n".join(lines) + "\n"
-
-
-def _markdown_table(table: tables.Table) -> list[str]:
-    head = "| " + " | ".join(table.shown) + " |"
-    rule = "|" + "|".join("---" if name in TEXT_COLUMNS else "---:" for name in table.shown) + "|"
-    return [head, rule, *("| " + " | ".join(map(_literal, row)) + " |" for row in table.rows)]
 
 
 def _literal(text: str) -> str:

@@ -60,7 +60,7 @@ def _note(episodes: Episodes, views: dict[str, View]) -> str:
     counter = next(iter(views.values())).counter
     counted = "counted by its state difference" if counter == "paper" else "exact counts (no others given)"
     parts = [f"Measured as the paper does: episodes that finish inside its window, {counted}."]
-    if episodes.environment != paper_numbers.ENVIRONMENT:
+    if not paper_numbers.of_world(episodes.environment):
         parts.append(
             f"The environment here is “{episodes.environment}”, not Craftax: the numbers of No Killing stand "
             "beside the same arms for their shape, and a deviation is no disagreement."

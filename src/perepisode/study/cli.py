@@ -4,18 +4,18 @@ None of these starts a device: workers do, each in a process of its own.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from perepisode import outside
-from perepisode.config import LARGEST_SEED, MOST_STEPS, Refused
+from perepisode.config import Refused
 from perepisode.environments import WORLDS
 from perepisode.runs import Run
-from perepisode.settings import setting
-from perepisode.study.slurm import Cluster
+from perepisode.settings import like, setting
+from perepisode.study import matrix, packing, plan, slurm, state
 
 
 @dataclass(frozen=True)
@@ -25,26 +25,20 @@ class Chosen:
     # World: craftax (the paper's 183 runs), temptation (the same matrix in miniature), or your own as module:Class.
     env: str = "craftax"
     only: str = ""  # Some of the runs, by dilemma, method, family or arm: no_killing,esr  or  ser,lagrangian,w=0.3,d=1.
-    steps: float = setting(0.0, low=0, high=MOST_STEPS)  # Environment steps of each run; 1e9 on craftax if left out.
-    seeds: tuple[int, ...] = setting((), low=0, high=LARGEST_SEED)  # Seeds; 42 123 7 if left out.
+    steps: float | None = like(Run, "steps", None)  # Environment steps of each run; 1e9 on craftax if left out.
+    seeds: tuple[int, ...] = like(Run, "seed", ())  # Seeds; 42 123 7 if left out.
     beyond: bool = False  # Add the baselines beyond the paper: saute, pid_lagrangian, cvar, chance.
 
     def families(self) -> dict[str, list[Run]]:
-        from perepisode.study import matrix
-
         found = self._all()
         return matrix.only(found, self.only) if self.only else found
 
     def _all(self) -> dict[str, list[Run]]:
-        from perepisode.study import matrix
-
-        own = matrix.of(outside.named("env", self.env, WORLDS), int(self.steps), self.seeds)
+        own = matrix.of(outside.named("env", self.env, WORLDS), int(self.steps or 0), self.seeds)
         return {**matrix.families(own), **(matrix.beyond(own) if self.beyond else {})}
 
     def runs(self) -> list[Run]:
         """The chosen runs, checked, with the pools that distilled arms among them need."""
-        from perepisode.study import matrix
-
         return [run.checked() for run in matrix.with_pools(matrix.flat(self.families()), matrix.flat(self._all()))]
 
 
@@ -74,17 +68,11 @@ class Packed(Chosen):
 
     def study(self):
         """The study these options describe; asks the driver for memory, starts no device."""
-        from perepisode.study import packing, plan
-
         runs = self.runs()
         bench = packing.bench_of(self.bench, runs[0])
         return plan.compose(runs, packing.size_for(runs[0], self.device(), bench, self.pack))
 
     def device(self):
-        from dataclasses import replace
-
-        from perepisode.study import packing
-
         found = packing.this_machine()
         return replace(found, memory=int(self.memory * packing.GIB)) if self.memory else found
 
@@ -96,7 +84,7 @@ class Plan(Packed):
     gpus: int = setting(0, low=0)  # GPUs that would share the work; this machine's if left out.
 
     def __call__(self) -> int:
-        from perepisode.study import listing, packing
+        from perepisode.study import listing
 
         device, study = self.device(), self.study()
         bench = packing.bench_of(self.bench, study.tasks[0].members[0].run())
@@ -113,9 +101,7 @@ class Start(Packed):
     checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
 
     def __call__(self) -> int:
-        from dataclasses import replace
-
-        from perepisode.study import local, packing, plan
+        from perepisode.study import local
 
         device = packing.this_machine()
         if device.kind == "gpu" and self.workers > device.count:
@@ -135,7 +121,7 @@ class Status:
     watch: bool = False  # Keep looking, every five seconds, until it is over.
 
     def __call__(self) -> int:
-        from perepisode.study import overview, plan, state
+        from perepisode.study import overview
 
         study = plan.load(self.out)
         while True:
@@ -147,7 +133,7 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Submit(Cluster, Packed):
+class Submit(slurm.Cluster, Packed):
     """Hand the study to a SLURM cluster: arrays that checkpoint, requeue and resume by themselves."""
 
     slurm: bool = True  # The scheduler; SLURM is the only one there is.
@@ -155,10 +141,6 @@ class Submit(Cluster, Packed):
     dry_run: bool = False  # Write the scripts and submit nothing.
 
     def __call__(self) -> int:
-        from dataclasses import replace
-
-        from perepisode.study import plan, slurm
-
         slurm.check(self)
         study = plan.save(replace(self.study(), checkpoint_seconds=self.checkpoint_seconds), self.out)
         if self.dry_run:
@@ -173,8 +155,6 @@ class Submit(Cluster, Packed):
 
     def device(self):
         """The cluster's GPU, which this machine need not have: an 80 GiB one unless --memory says otherwise."""
-        from perepisode.study import packing
-
         return packing.Device("gpu" if self.gpus else "cpu", 1, int((self.memory or 80.0) * packing.GIB))
 
 

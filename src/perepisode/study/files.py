@@ -87,29 +87,10 @@ class TaskFolder:
                 return
 
 
-def last_row(path: Path) -> dict[str, Any] | None:
-    """The last whole line of a metrics file."""
-    for line in reversed(_last_lines(path)):
-        if (row := reading.row(line)) is not None:
-            return row
-    return None
-
-
 def last_line(path: Path, begin: int = 0) -> str:
     """The last line of a log that says anything, of what was written from `begin` on; empty if there is none."""
-    said = (reading.visible(line.strip()) for line in reversed(_last_lines(path, begin)))
+    said = (reading.visible(line.strip()) for line in reversed(reading.last_lines(path, begin)))
     return next((line for line in said if line), "")
-
-
-def _last_lines(path: Path, begin: int = 0) -> list[str]:
-    """The end of a file, without reading the rest."""
-    try:
-        with open(path, "rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(begin, end - 8192))
-            return file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return []
 
 
 def _read(path: Path) -> dict[str, Any] | None:

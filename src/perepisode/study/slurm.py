@@ -17,6 +17,7 @@ from pathlib import Path
 
 from perepisode import outside, reading
 from perepisode.config import Refused
+from perepisode.report.links import filled
 from perepisode.runs import write_atomically
 from perepisode.settings import setting
 from perepisode.study import state
@@ -80,47 +81,13 @@ def _pending(study: Study, out: Path) -> dict[str, list[Task]]:
 
 
 def stage_script(name: str, tasks: list[Task], out: Path, cluster: Cluster) -> str:
-    """An sbatch script whose array elements are the stage's tasks."""
-    most = f"%{cluster.throttle}" if cluster.throttle else ""
-    options = {
-        "job-name": f"perepisode-{name}",
-        "array": f"0-{len(tasks) - 1}{most}",
-        "output": f"{out}/slurm/%x.%A_%a.out",
-        "open-mode": "append",
-        "requeue": None,
-        "signal": f"B:USR1@{cluster.warning}",
-        "time": cluster.time,
-        "partition": cluster.partition or False,
-        "account": cluster.account or False,
-        "gres": f"gpu:{cluster.gpus}" if cluster.gpus else False,
-        "cpus-per-task": cluster.cpus,
-        "mem": cluster.host_memory or False,
-    }
-    options = {key: value for key, value in options.items() if value is not False}
-    lines = [f"#SBATCH --{key}" + ("" if value is None else f"={value}") for key, value in options.items()]
-    home, names = shlex.quote(str(out)), " ".join(task.name for task in tasks)
-    return "\n".join(
-        [
-            "#!/usr/bin/env bash",
-            *lines,
-            "",
-            *cluster.setup,
-            *_own_modules(),
-            f"tasks=({names})",
-            "task=${tasks[$SLURM_ARRAY_TASK_ID]}",
-            f'mkdir -p {home}/tasks/"$task"',
-            "# exec: the task itself is the batch process, so the warning before a time limit reaches it",
-            f'exec {shlex.quote(cluster.python)} -P -m perepisode.study.work {home} "$task" '
-            f'>> {home}/tasks/"$task"/log 2>&1',
-            "",
-        ]
-    )
+    """An sbatch script whose array elements are the stage's tasks.
 
-
-def _own_modules() -> list[str]:
-    """Where this process found methods and worlds from outside the package, a job finds them too."""
-    own = os.environ.get(outside.VARIABLE)
-    return [f"cd {shlex.quote(os.getcwd())}", f"export {outside.VARIABLE}={shlex.quote(own)}"] if own else []
+    Where this process found methods and worlds from outside the package, a job finds them too.
+    """
+    content = {"stage": name, "tasks": tasks, "cluster": cluster, "out": str(out), "quote": shlex.quote}
+    own = {"own": os.environ.get(outside.VARIABLE), "variable": outside.VARIABLE, "here": os.getcwd()}
+    return filled(Path(__file__).with_name("stage.sbatch"), **content, **own) + "\n"
 
 
 def submit_script(stages: dict[str, list[Task]]) -> str:

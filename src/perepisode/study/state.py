@@ -5,7 +5,7 @@ from pathlib import Path
 
 from perepisode import reading
 from perepisode.runs import RunFolder
-from perepisode.study.files import TaskFolder, last_row
+from perepisode.study.files import TaskFolder
 from perepisode.study.plan import Study, Task
 
 STATES = ("done", "running", "ready", "waiting", "failed", "blocked")
@@ -90,7 +90,7 @@ def _some(names: list[str]) -> str:
 def progress(task: Task, out: Path) -> tuple[float, float, float | None]:
     """Share of the updates done, speed, and seconds left; runs of one pack advance together."""
     for member in task.members:
-        row = last_row(out / "runs" / member.folder / "metrics.jsonl")
+        row = reading.last_row(out / "runs" / member.folder / "metrics.jsonl")
         if row and (update := reading.number(row.get("update"))) >= 0:
             clock = row.get("clock")
             clock = clock if isinstance(clock, dict) else {}

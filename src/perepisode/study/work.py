@@ -12,11 +12,12 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from perepisode import outside
 from perepisode.config import Refused
-from perepisode.runs import Busy
+from perepisode.runs import Busy, Run
 from perepisode.study import plan, state
 from perepisode.study.files import TaskFolder
 
@@ -96,7 +97,7 @@ def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
         chunk=study.chunk,
         checkpoint_seconds=study.checkpoint_seconds,
         progress=PlainLines(),
-        utilities=_utilities(task, out),
+        files=_utilities(runs, out),
         devices=_devices_for(len(runs)),
         asked=lambda: _came[0] if _came else None,
     )
@@ -180,16 +181,10 @@ def utility_of(out: Path, dilemma: str) -> Path:
     return Path(out) / "utilities" / f"{dilemma}.json"
 
 
-def _utilities(task: plan.Task, out: Path) -> dict:
+def _utilities(runs: Sequence[Run], out: Path) -> dict[str, bytes]:
     """The distilled utilities that these runs name."""
-    named = {
-        label: member.plain["dilemma"] for member in task.members if (label := member.plain["settings"].get("utility"))
-    }
-    if not named:
-        return {}
-    from perepisode.methods.esr_distilled import load
-
-    return {label: load(utility_of(out, dilemma)) for label, dilemma in named.items()}
+    named = {name: utility_of(out, run.dilemma) for run in runs for name in run.files.values()}
+    return {name: path.read_bytes() for name, path in named.items()}
 
 
 # ---- signals ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ NAME.metrics.jsonl   its training curve, thinned; may be missing
 All of it is read as plain data: nothing in it can run.
 """
 
+import base64
 import hashlib
 import json
 from collections.abc import Mapping
@@ -56,10 +57,14 @@ class AgentFile:
     def read(self) -> Run:
         return described(self.about["run"], self.beside(".json"), FETCH)
 
-    @property
-    def utility(self) -> dict[str, Any] | None:
-        """The distilled utility that it was trained with, as plain values."""
-        return self.about.get("utility")
+    def kept(self, name: str) -> bytes | None:
+        """The content of the file that a setting of the run names; None where there is none."""
+        try:
+            return base64.b64decode(self.about["files"][name], validate=True)
+        except (KeyError, TypeError):
+            return None
+        except ValueError:
+            raise Refused(f"{self.beside('.json')} holds no readable {name}; {FETCH}") from None
 
     @property
     def id(self) -> str:

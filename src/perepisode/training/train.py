@@ -7,7 +7,7 @@ import hashlib
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 from perepisode import environments, reading
 from perepisode import metrics as metric  # `metrics` are what an update returns
 from perepisode.config import Refused, canonical
-from perepisode.methods.esr_distilled import Distilled, to_json
 from perepisode.runs import Run, RunFolder, held, save_policy, write_atomically
 from perepisode.training import network, population, ppo
 from perepisode.training.checkpoints import Checkpoints
@@ -51,7 +50,7 @@ class Options:
     chunk: int = 10  # updates per jitted call: between two calls the host can write, check and stop
     checkpoint_seconds: float = 600.0
     progress: Progress = field(default_factory=Progress)
-    utilities: dict[str, Distilled] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)  # content of those that settings name, by that name
     say: Callable[[str], None] = print
     devices: int = 1  # devices of this machine that share the population, by runs
     asked: Callable[[], str | None] = lambda: None  # the signal that came before the training loop could heed it
@@ -61,15 +60,18 @@ def train(runs: Sequence[Run], options: Options) -> list[RunFolder]:
     """Train these runs as one population; resumes where it was stopped, returns at once when all is done."""
     runs = population.order(check(runs))
     folders = [RunFolder.of(options.out, run) for run in runs]
+    files = {**options.files, **_kept(runs, folders)}
+    for run in runs:
+        run.objective(files)  # which refuses a file that is not there, or is something else, before anything is written
     with disk_trouble(options.out):
         for run, folder in zip(runs, folders):
             folder.open(run, _device())
-            _keep_utility(run, folder, options.utilities)
+            folder.keep({name: files[digest] for name, digest in run.files.items()})
         if all(folder.done or folder.failed for folder in folders):
             return folders
         home = Path(options.out) / "populations" / population_id(runs)
         with held(home / "lock", str(home), "wait for it"):
-            _train(runs, folders, home, options)
+            _train(runs, folders, files, home, options)
     return folders
 
 
@@ -95,9 +97,16 @@ def population_id(runs: Sequence[Run]) -> str:
     return hashlib.sha256(canonical([run.id for run in runs]).encode()).hexdigest()[:12]
 
 
-def _train(runs: tuple[Run, ...], folders: list[RunFolder], home: Path, options: Options) -> None:
+def _kept(runs: Sequence[Run], folders: Sequence[RunFolder]) -> dict[str, bytes]:
+    """What earlier starts put into these folders."""
+    return {k: v for run, folder in zip(runs, folders) if run.files for k, v in run.named(folder).items()}
+
+
+def _train(
+    runs: tuple[Run, ...], folders: list[RunFolder], files: Mapping[str, bytes], home: Path, options: Options
+) -> None:
     chunk = _settle_chunk(runs, home, options.chunk)
-    program, members = prepare(runs, options.utilities, options.devices)
+    program, members = prepare(runs, files, options.devices)
     params = ppo.initial_params(program, members, [run.seed for run in runs])
     begin = jax.jit(partial(ppo.init, program))
     checkpoints = Checkpoints(home / "checkpoints")
@@ -177,13 +186,13 @@ def spread(tree: Any, runs: int, devices: int) -> Any:
     return jax.tree.map(place, tree)
 
 
-def prepare(runs: Sequence[Run], utilities: dict[str, Distilled] | None = None, devices: int = 1):
+def prepare(runs: Sequence[Run], files: Mapping[str, bytes] | None = None, devices: int = 1):
     """The compiled-in part and the traced part of a population of runs."""
     first = runs[0]
     world = environments.make(first.env, **first.world)
     fresh_worlds = min(first.learner.envs, 256)
     program = ppo.Program(world, first.learner, first.updates, fresh_worlds, devices)
-    return program, population.gather(runs, utilities)
+    return program, population.gather(runs, files)
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
@@ -252,16 +261,6 @@ def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[st
     # what depends on the clock stands apart: everything else is the same after an interruption
     row["clock"] = {"steps_per_second": round(run.learner.steps_per_update / seconds, 1), "eta_seconds": round(left)}
     return row
-
-
-def _keep_utility(run: Run, folder: RunFolder, utilities: dict[str, Distilled]) -> None:
-    """A distilled run's folder holds its utility: judging and reporting need it, and it was not in the run's values."""
-    label = run.settings.get("utility")
-    if label is None or (folder.path / "utility.json").exists():
-        return
-    if label not in utilities:
-        raise Refused(f"the distilled utility {label!r} is not known here; give its file with --utility")
-    write_atomically(folder.path / "utility.json", json.dumps(to_json(utilities[label])))
 
 
 def _mark_diverged(folders: list[RunFolder], alive: np.ndarray, done: int) -> None:

@@ -18,7 +18,6 @@ CELLS = ROWS * COLUMNS
 BLOCKS, ITEMS, MOB_TYPES = 37, 5, 8
 MOB_CLASSES = ("melee_mobs", "passive_mobs", "ranged_mobs", "mob_projectiles", "player_projectiles")
 MOB_CHANNELS = len(MOB_CLASSES) * MOB_TYPES
-SCALARS = 51
 DARK_BLOCK, DARK_ITEM, UNSEEN = BLOCKS, ITEMS, CELLS * MOB_CHANNELS
 LIT_ABOVE = 0.05
 KILLS_TO_OPEN_LADDER = 8
@@ -62,14 +61,6 @@ def encode(observation: Observation, dtype="float32") -> tuple[jax.Array | Hot, 
     mobs = Hot(observation.mobs, CELLS * MOB_CHANNELS)
     light = (observation.blocks != DARK_BLOCK).astype(dtype)
     return blocks, items, mobs, light, observation.scalars.astype(dtype)
-
-
-def upstream_vector(features: tuple[jax.Array | Hot, ...]) -> jax.Array:
-    """`encode`'s features in the order of upstream's flat observation: float32[..., 8268]."""
-    *cells, scalars = (part.dense() if isinstance(part, Hot) else part for part in features)
-    lead = scalars.shape[:-1]
-    view = jnp.concatenate([part.reshape(*lead, CELLS, -1) for part in cells], axis=-1)
-    return jnp.concatenate([view.reshape(*lead, -1), scalars], axis=-1)
 
 
 def _visible_mobs(state, corner: jax.Array, lit: jax.Array) -> jax.Array:

@@ -47,7 +47,7 @@ class Craftax(World):
     draws: str = setting("bulk", "random numbers of the fast engine", choices=("bulk", "upstream"))
     engine: str = setting("fast", "the game's code; upstream's is slow, the oracle", choices=("fast", "upstream"))
 
-    name, actions = "craftax", 43
+    name, actions, paper = "craftax", 43, True
     dilemmas = ("no_killing", "sustainability", "proportional_force")
     harms = MappingProxyType({"no_killing": "creatures killed"})
     audits = ("despawns", "passive_kills", "hostile_kills", "wood")

@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
@@ -16,27 +17,7 @@ from matplotlib.patheffects import withStroke
 WIDTH = 6.6  # inches: the page's text width, so that nothing is scaled on a wide screen
 INK, FAINT, BAND = "#222222", "#9a9a9a", "#f3ead2"
 _HALO = [withStroke(linewidth=2.2, foreground="white")]
-_RC: dict = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.labelsize": 9,
-    "axes.edgecolor": "#777777",
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.7,
-    "axes.axisbelow": True,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "svg.fonttype": "path",  # the same on every machine, whatever fonts it has
-    "text.parse_math": False,  # a run name may hold a dollar sign
-    "figure.facecolor": "white",
-}
+_LOOK = Path(__file__).with_name("report.mplstyle")
 
 
 class Drawing(NamedTuple):
@@ -61,7 +42,7 @@ class Drawn:
 
 def style():
     """The report's look, as a context: the caller's matplotlib settings are left alone."""
-    return mpl.rc_context(_RC)
+    return mpl.rc_context(fname=_LOOK)
 
 
 def sheet(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Figure, Any]:
@@ -77,7 +58,7 @@ def drawn(name: str, title: str, made: Drawing) -> Drawn:
 def to_svg(figure: Figure, name: str) -> str:
     """Inline SVG: no prolog, no metadata, no address; ids differ from those of every other figure."""
     buffer = io.StringIO()
-    with mpl.rc_context({**_RC, "svg.hashsalt": name}):
+    with mpl.rc_context({"svg.hashsalt": name}, _LOOK):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     _, start, text = buffer.getvalue().partition("<svg")
     text = start + re.sub(r'<metadata>.*?</metadata>|<!--.*?-->| xmlns(:\w+)?="[^"]*"', "", text, flags=re.DOTALL)

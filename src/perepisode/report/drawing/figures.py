@@ -158,14 +158,16 @@ def budget_sweep(view: View) -> Drawing:
     figure, (top, bottom) = sheet(4.6, 2, sharex=True)
     rows = []
     for method in (name for name in (*per_episode(), *of_family(Family.MEAN)) if name in view.methods):
-        arms = sorted(view.of(method), key=lambda point: point.value)
-        arms = [point for point in arms if point.budget == point.budget]
-        for point in arms:
-            row = {"agent": point.label, "method": method, "budget": point.budget}
-            row["return"], row["return_ci"], _ = point.gained
-            row["cvar"], row["cvar_ci"], _ = point.interval(metrics.cvar)
-            rows.append(row)
-        _sweep_lines(top, bottom, method, [row for row in rows if row["method"] == method])
+        sweeps: dict[str, list[dict]] = {}  # by what an arm says beside its budget
+        for point in sorted(view.of(method), key=lambda point: point.value):
+            if point.budget == point.budget:
+                row = {"agent": point.label, "method": method, "budget": point.budget}
+                row["return"], row["return_ci"], _ = point.gained
+                row["cvar"], row["cvar_ci"], _ = point.interval(metrics.cvar)
+                rows.append(row)
+                sweeps.setdefault(point.arm.partition(", ")[2], []).append(row)
+        for line, (more, own) in zip(itertools.cycle(("-", "--", ":", "-.")), sweeps.items()):
+            _sweep_lines(top, bottom, method, own, more, line)
     limit = max(row["budget"] for row in rows)
     bottom.plot([0, limit], [0, limit], "--", color=FAINT, lw=1, label="worst tenth = budget")
     top.set_ylabel("mean return")
@@ -314,12 +316,13 @@ def _draw_distribution(axes: Axes, point: Point, shares, edges, budget: float, e
     axes.grid(axis="x", visible=False)
 
 
-def _sweep_lines(top: Axes, bottom: Axes, method: str, rows: Sequence[dict]) -> None:
-    if not rows:
-        return
+def _sweep_lines(top: Axes, bottom: Axes, method: str, rows: Sequence[dict], more: str, line: str) -> None:
     label, colour, marker = look(method)
     name = f"{label}, budget {'per episode' if method in per_episode() else 'in expectation'}"
+    name += f", {more}" if more else ""
     for axes, key in ((top, "return"), (bottom, "cvar")):
         half = np.nan_to_num([row[f"{key}_ci"] for row in rows])
         budgets, values = [row["budget"] for row in rows], [row[key] for row in rows]
-        axes.errorbar(budgets, values, half, color=colour, marker=marker, lw=1.3, elinewidth=0.9, capsize=2, label=name)
+        axes.errorbar(
+            budgets, values, half, color=colour, marker=marker, ls=line, lw=1.3, elinewidth=0.9, capsize=2, label=name
+        )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from perepisode import reading
-from perepisode.runs import RunFolder
+from perepisode.runs import RunFolder, stated
+from perepisode.settings import told_apart
 from perepisode.trained import AgentFile, Trained
 
 MOST_ROWS = 1500  # of one run that are parsed; a figure is some 600 pixels wide
@@ -48,10 +49,19 @@ class Curve:
         return np.interp(grid, steps, (totals[ends] - totals[starts]) / (ends - starts))
 
 
-def read(sources: Iterable[str | Path | Trained]) -> list[Curve]:
-    """Curves of trained agents, of run folders, of metrics.jsonl files, or of folders that hold run folders."""
+def read(sources: Iterable[str | Path | Trained], arms: Mapping[str, str] | None = None) -> list[Curve]:
+    """Curves of trained agents, of run folders, of metrics.jsonl files, or of folders that hold run folders.
+
+    `arms` are those of an episodes table by run; a run that is not in it is told apart from others as a table does.
+    """
     found = [pair for source in sources for pair in _with_metrics(source)]
-    return [curve for plain, metrics in found if (curve := _read_run(plain, metrics)) is not None]
+    plains = [plain for plain, _ in found]
+    named = [tuple(plain.get(name) for name in ("dilemma", "method", "arm")) for plain in plains]
+    curves = []
+    for (plain, metrics), more in zip(found, told_apart(named, list(map(stated, plains)))):
+        arm = ", ".join(filter(None, (plain.get("arm"), more)))
+        curves.append(_read_run({**plain, "arm": (arms or {}).get(str(plain.get("id")), arm)}, metrics))
+    return [curve for curve in curves if curve is not None]
 
 
 def _with_metrics(source: str | Path | Trained) -> list[tuple[dict, Path]]:

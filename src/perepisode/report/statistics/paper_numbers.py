@@ -8,6 +8,8 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
+from perepisode.environments import WORLDS
+
 
 class Printed(NamedTuple):
     where: str
@@ -28,4 +30,9 @@ def _read(row: dict[str, str]) -> Printed:
 with open(Path(__file__).with_suffix(".csv"), newline="", encoding="utf-8") as _file:
     NUMBERS = tuple(map(_read, csv.DictReader(_file)))
 STEPS = next(one.value for one in NUMBERS if one.measure == "steps")
-ENVIRONMENT, NK = "craftax", "no_killing"
+NK = "no_killing"
+
+
+def of_world(environment: str) -> bool:
+    """Whether the paper's numbers are of this world."""
+    return environment in WORLDS and WORLDS[environment].paper

@@ -172,6 +172,8 @@ class Episodes:
         self._slices = [slice(low, high) for low, high in itertools.pairwise(bounds)]
         firsts = order[bounds[:-1]]
         self._keys = table[_KEYS].iloc[firsts].reset_index(drop=True)
+        self.settings = [tables.stated(text) for text in table["settings"].cat.categories]
+        self.arms = dict(zip(self._keys["run"], self._keys["arm"]))
         self._steps = table["steps"].to_numpy(float)[firsts]
         counted = [name for name in table if name in _NUMBERS or name.startswith("violations_")]
         self._columns = {name: table[name].to_numpy(np.float64)[order] for name in counted}

@@ -40,7 +40,7 @@ def views(episodes: Episodes) -> dict[str, View]:
 
 def rows(episodes: Episodes, views: dict[str, View], utilities: dict[str, Utility]) -> list[dict]:
     """Each printed number, its counterpart here, and the deviation."""
-    same_world = episodes.environment == paper_numbers.ENVIRONMENT
+    same_world = paper_numbers.of_world(episodes.environment)
     stand_in = None if same_world else episodes.dilemmas[0]
     return [
         _row(printed, _measure(printed, views, stand_in or printed.dilemma, utilities))

@@ -13,10 +13,8 @@ from perepisode.environments.craftax.engine.sight import Floor, Sight, look, tak
 from perepisode.environments.craftax.engine.state import Inventory, Mobs, State
 from perepisode.environments.craftax.engine.tables import (
     ACHIEVEMENT_REWARD,
-    BOSS_LEVEL,
     HOSTILE,
     MELEE,
-    PARAMS,
     PASSIVE,
     RANGED,
     TORCH_LIGHT,
@@ -41,7 +39,7 @@ class Edits:
 
 
 def step(draws: Draws, state: State, action: jax.Array) -> tuple[State, jax.Array, Events]:
-    """Next state, reward and what happened.  The caller vmaps, and asks `is_over` whether the world ended."""
+    """Next state, reward and what happened.  The caller vmaps, and asks whether the world ended."""
     start = state
     action = jnp.where(state.is_sleeping | state.is_resting, Action.NOOP, action)
     state, entered = body.change_floor(state, action)
@@ -238,20 +236,3 @@ def report(seen: Mobs, seen_from: jax.Array, struck: Mobs, fallen: Mobs, after: 
         despawned=jax.lax.population_count(cells.pack(gone & (fallen.health > 0))),
         wood_harvested=jnp.maximum(wood, 0),
     )
-
-
-def is_dead(state: State) -> jax.Array:
-    return state.player_health <= 0
-
-
-def has_won(state: State) -> jax.Array:
-    return state.boss_progress >= BOSS_LEVEL
-
-
-def is_timed_out(state: State) -> jax.Array:
-    return state.timestep >= PARAMS.max_timesteps
-
-
-def is_over(state: State) -> jax.Array:
-    """Craftax's `is_game_over`."""
-    return is_timed_out(state) | is_dead(state) | has_won(state)
