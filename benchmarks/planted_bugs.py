@@ -413,7 +413,7 @@ BUGS = (
         "return value\n    return value",
         f"{T_TRAIN}::test_run_ids_do_not_depend_on_how_numbers_are_written",
     ),
-    Bug("packing: agents of one program alone", "study/packing.py", "setdefault(run.structure", "setdefault(run.env", T_PACK),
+    Bug("packing: agents of one program alone", "study/packing.py", "t(run.structure", "t(run.env", T_PACK),
     Bug(
         "packing: none larger than fits",
         "study/packing.py",
