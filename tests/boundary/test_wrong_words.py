@@ -177,7 +177,7 @@ watch . --worst -1
 watch . --restraint -1
 watch . --row one
 bench --populations 0
-bench --populations
+bench --precision
 bench --precision fp64
 bench --hidden 0
 bench --envs many

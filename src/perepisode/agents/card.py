@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from jinja2 import TemplateError
+
 from perepisode import reading
 from perepisode.config import Refused
 from perepisode.report import words
@@ -15,7 +17,7 @@ def text(file: AgentFile) -> str:
     """The card of an agent, written from its JSON alone."""
     try:
         return "\n".join(map(reading.visible, _text(file).split("\n")))
-    except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError, TemplateError) as error:
         if isinstance(error, Refused):
             raise
         raise Refused(f"{file.beside('.json')} does not say what an agent's file says ({error!r}); {FETCH}") from None
