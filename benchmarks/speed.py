@@ -1,6 +1,6 @@
 """Speed: the engine against upstream's step, and training, in one process; with what of the device each reaches.
 
-python benchmarks/speed.py [--out bench.json] [--worlds 1024 8192] [--populations 1 3 8] [--precision bf16]
+python benchmarks/speed.py [--out bench.json] [--worlds 1024 8192] [--populations 1 3 8 16] [--precision bf16]
 
 "flops" and "bytes" in the JSON are the shares reached of what one large product and one large copy reach on this
 device.  On a CPU `--worlds 64 --populations` is plenty.
@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     parser.add_argument("--worlds", type=int, nargs="*", default=[1024, 8192])
-    parser.add_argument("--populations", type=int, nargs="*", default=[1, 3, 8])
+    parser.add_argument("--populations", type=int, nargs="*", default=[1, 3, 8, 16])
     parser.add_argument("--precision", nargs="+", default=["bf16"])
     given = parser.parse_args()
     use_cache()

@@ -56,12 +56,14 @@ def reports() -> list[str]:
 
 
 def curves() -> list[str]:
-    """The learning curve against the public one, and bf16 against fp32."""
-    script = HERE.parent / "benchmarks" / "learning_curve.py"
-    sides = [HERE / "learning_curve" / name for name in ("bf16", "fp32")]
-    done = subprocess.run([sys.executable, script, sides[0], "--beside", sides[1]], capture_output=True, text=True)
-    print("\n".join(done.stdout.splitlines()[-2:]))
-    return [] if done.returncode == 0 else ["learning_curve"]
+    """The learning curve against the public one, and bf16 against fp32 and against the slower learner before it."""
+    script, wrong = HERE.parent / "benchmarks" / "learning_curve.py", []
+    for beside in ("fp32", "bf16_before"):
+        sides = [HERE / "learning_curve" / name for name in ("bf16", beside)]
+        done = subprocess.run([sys.executable, script, sides[0], "--beside", sides[1]], capture_output=True, text=True)
+        print("\n".join(done.stdout.splitlines()[-2:]))
+        wrong += [] if done.returncode == 0 else [f"learning_curve beside {beside}"]
+    return wrong
 
 
 def search() -> list[str]:

@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
 SEARCH = HERE / "search" / "README.md"
 END = "<!-- to here -->"
+BENCHES = "h200_engine", "cpu", "h200"
 
 
 def parts(results: Path) -> dict[tuple[Path, str], str]:
@@ -58,23 +59,23 @@ def measured(kept: Path) -> str:
 
 
 def _speed() -> str:
-    gpu, cpu = (json.loads((HERE / "bench" / name).read_text()) for name in ("h200.json", "cpu.json"))
+    gpu, cpu, training = (json.loads((HERE / "bench" / f"{name}.json").read_text()) for name in BENCHES)
 
     def ratio(bench: dict, worlds: int) -> float:
         (found,) = [row for row in bench["engine"] if (row["what"], row["worlds"]) == ("engine", worlds)]
         return found["times_upstream"]
 
     def rate(runs: int) -> str:
-        (found,) = [row for row in gpu["training"] if row["runs"] == runs]
+        (found,) = [row for row in training["training"] if row["runs"] == runs]
         return f"{found['steps_per_second'] / 1e6:.2f} M"
 
     (theirs,) = [one.value for one in paper_numbers.NUMBERS if one.what == "training steps a second (H100)"]
     return (
         f"- **Fast.** One {gpu['device']}: the engine steps {ratio(gpu, 1024):.0f} × (1024 worlds) and "
         f"{ratio(gpu, 8192):.0f} × (8192) as fast as upstream's, training runs at {rate(16)} environment steps a "
-        f"second with 16 runs in one program, {rate(3)}/s with 3; the paper reports {theirs / 1e3:.0f} k/s for one, "
-        f"on an H100. Two CPU cores: the engine {ratio(cpu, 64):.1f} × at 64 worlds. "
-        "[docs/performance.md](docs/performance.md) has the tables and what was tried."
+        f"second with 16 runs in one program, {rate(3)}/s with 3, {rate(1)}/s with 1; the paper "
+        f"reports {theirs / 1e3:.0f} k/s for one, on an H100. Two CPU cores: the engine {ratio(cpu, 64):.1f} × at 64 "
+        "worlds. [docs/performance.md](docs/performance.md) has the tables and what was tried."
     )
 
 

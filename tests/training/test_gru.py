@@ -73,13 +73,26 @@ def test_fused_steps_equal_the_scan(steps):
         _near(one, other)
 
 
-def test_fused_backward_steps_equal_the_scan(steps):
+@pytest.mark.parametrize("room", [0, 16, 64], ids="{} multiprocessors".format)
+def test_fused_backward_steps_equal_the_scan(steps, room, monkeypatch):
+    """With each of the tiles that a population of two takes where there is so much room."""
+    monkeypatch.setattr(gru, "_room", lambda: room)
+    monkeypatch.setattr(gru, "fused_steps_back", partial(gru.fused_steps_back, interpret=True))
     (_, memory, starts, _, kernel, _), (_, before, inside) = steps
     gradient = jnp.asarray(np.random.default_rng(3).normal(size=before.shape), jnp.bfloat16)
     given = (gradient, memory, starts, kernel, before, inside)
-    found = jax.jit(jax.vmap(partial(gru.fused_steps_back, interpret=True)))(*given)
-    for one, other in zip(found, jax.jit(jax.vmap(gru.scan_steps_back))(*given), strict=True):
+    found = jax.jit(jax.vmap(gru._one_run_back, (0, 0, 0, None, 0, 0)))(*given[:3], kernel[0], *given[4:])
+    expected = jax.jit(jax.vmap(gru.scan_steps_back, (0, 0, 0, None, 0, 0)))(*given[:3], kernel[0], *given[4:])
+    for one, other in zip(found, expected, strict=True):
         _near(one, other)
+
+
+def test_backward_tiles_fill_the_chip():
+    """Blocks of 1, 3, 8, 16 runs of 128 worlds and 512 units, by hand: 8 × 16, 3 × 2 × 16, 8 × 2 × 8, twice that."""
+    small, middle, large = gru.BACKWARD
+    chosen = [gru.backward_tile(runs, 128, 512, 132) for runs in (1, 3, 8, 16)]
+    assert chosen == [small, middle, large, large]
+    assert gru.backward_tile(1, 128, 512, 127) == middle
 
 
 def _near(left, right):

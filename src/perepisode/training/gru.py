@@ -16,7 +16,7 @@ from jax.experimental import pallas as pl
 
 
 class Tile(NamedTuple):
-    """What one block of a kernel works on, and how; the fastest of those tried on an H200."""
+    """What one block of a kernel works on, and how."""
 
     rows: int  # worlds, at most
     columns: int  # hidden units
@@ -25,7 +25,9 @@ class Tile(NamedTuple):
     stages: int
 
 
-FORWARD, BACKWARD = Tile(128, 32, 64, 8, 4), Tile(64, 64, 128, 4, 3)
+# the fastest of those tried on an H200; backward at 1, 3, and 8 or 16 runs
+FORWARD = Tile(128, 32, 64, 8, 4)
+BACKWARD = Tile(16, 32, 128, 4, 4), Tile(64, 32, 128, 4, 4), Tile(64, 64, 64, 4, 5)
 # JAX means to drop this way of writing kernels one day; `scan` then takes over by itself
 warnings.filterwarnings("ignore", message=".*Pallas Triton backend is deprecated", category=DeprecationWarning)
 
@@ -81,7 +83,7 @@ def _save(dtype, gates, memory, starts, input_bias, kernel, bias):
 def _backward(dtype, saved, hidden_grad):
     """The weights' gradient is one product after the last step: left to autodiff, it would be one a step."""
     memory, starts, kernel, before, inside = saved
-    steps = fused_steps_back if _fits(hidden_grad, memory, dtype) else scan_steps_back
+    steps = _one_run_back if _fits(hidden_grad, memory, dtype) else scan_steps_back
     memory_grad, at_hidden, at_input = steps(hidden_grad, memory, starts, kernel, before, inside)
     both = (((0, 1), (0, 1)), ((), ()))
     kernel_grad = jax.lax.dot_general(before, at_hidden, both, preferred_element_type=jnp.float32)
@@ -96,7 +98,7 @@ _gru.defvjp(_save, _backward)
 def _fits(steps: jax.Array, memory: jax.Array, dtype) -> bool:
     """True where the fused kernels can be used: a GPU that JAX writes them for, bf16, sizes that tiles divide."""
     time, (envs, width) = steps.shape[0], memory.shape
-    whole = envs >= 16 and (envs & (envs - 1) == 0 or envs % FORWARD.rows == 0) and width % BACKWARD.depth == 0
+    whole = envs >= 16 and (envs & (envs - 1) == 0 or envs % FORWARD.rows == 0) and width % BACKWARD[0].depth == 0
     return dtype == jnp.bfloat16 and time > 1 and whole and _has_kernels()
 
 
@@ -229,14 +231,41 @@ def _forward_kernel(tile, width, t_ref, h_ref, _hidden, _before, _inside, gates,
     t_next[0] = t + 1
 
 
-def fused_steps_back(hidden_grad, memory, starts, kernel, before, inside, interpret=False):
+@jax.custom_batching.custom_vmap
+def _one_run_back(hidden_grad, memory, *rest):
+    envs, width = memory.shape
+    return fused_steps_back(hidden_grad, memory, *rest, tile=backward_tile(1, envs, width, _room()))
+
+
+@_one_run_back.def_vmap
+def _every_run_back(runs, batched, *arguments):
+    *_, envs, width = arguments[1].shape
+    steps = partial(fused_steps_back, tile=backward_tile(runs, envs, width, _room()))
+    return jax.vmap(steps, [0 if is_batched else None for is_batched in batched])(*arguments), (True,) * 3
+
+
+def backward_tile(runs: int, envs: int, width: int, room: int) -> Tile:
+    """The smallest of which all blocks have `room` beside each other: a step then takes as long as one block."""
+
+    def blocks(tile):
+        return runs * max(envs // tile.rows, 1) * (width // tile.columns)
+
+    return next((tile for tile in BACKWARD if blocks(tile) <= room), BACKWARD[-1])
+
+
+def _room() -> int:
+    """Multiprocessors of the GPU."""
+    return getattr(jax.local_devices()[0], "core_count", 0)
+
+
+def fused_steps_back(hidden_grad, memory, starts, kernel, before, inside, tile=BACKWARD[-1], interpret=False):
     """The last step's derivative as above; then a kernel for each earlier step t, which takes step t + 1's through the
     product and goes straight on to the gradients of its own hidden units."""
     time, back = before.shape[0], kernel.T
     here, there, straight = _derive(hidden_grad[-1], jnp.zeros_like(memory), before[-1], inside[-1])
     at_hidden, at_input = _begin(time - 1, time, memory.shape, (here, there), kernel.dtype, interpret)
     carry = (jnp.full(1, time - 2, jnp.int32), straight, at_hidden, at_input)
-    call = _over_tiles(_backward_kernel, BACKWARD, memory.shape, carry, interpret, in_place=(1, 2, 3))
+    call = _over_tiles(_backward_kernel, tile, memory.shape, carry, interpret, in_place=(1, 2, 3))
     flags = starts.astype(jnp.int32)
 
     def body(carry, _):

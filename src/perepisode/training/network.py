@@ -112,13 +112,25 @@ def sequence(
     observation: Observation,  # [time, env, ...]
     features: jax.Array | Filled,  # float32[time, env, extra]
     precision: str,
+    blank: tuple[jax.Array, ...] = (),  # as `blanks` makes them
 ) -> tuple[jax.Array, jax.Array]:
     """Logits [time, env, action] and values [time, env] of a rollout.  Memory is cleared where an episode starts."""
     apart = jax.default_backend() == "cpu"
-    gates = _input_gates(params, world, observation, features, precision, apart)
+    gates = _input_gates(params, world, observation, features, precision, blank, apart)
     with jax.named_scope("recurrence"):
         hidden = gru(gates, memory, starts, params.gru_input[1], *params.gru_hidden, _dtype(precision))
     return _heads(params, hidden, precision)
+
+
+def blanks(world: World, observation: Observation, rows: int, precision: str) -> tuple[jax.Array, ...]:
+    """Zeros [rows, size] for each of the world's vectors of a few ones.
+
+    The kernel's gradient is a product with the dense vector.  To write its ones and take them away again is quicker
+    than to clear all of it for every minibatch, so these arrays are handed on from one to the next: the gradient with
+    respect to them, which is zero, is the array itself.
+    """
+    encoded = jax.eval_shape(world.encode, observation)
+    return tuple(jnp.zeros((rows, vector.size), _dtype(precision)) for vector in encoded if isinstance(vector, Hot))
 
 
 def step(
@@ -139,7 +151,7 @@ def step(
 
 
 @jax.named_scope("products")
-def _input_gates(params, world, observation, features, precision, apart=False):
+def _input_gates(params, world, observation, features, precision, blank=(), apart=False):
     """Everything before the recurrence, for all steps at once, but for the gates' bias.
 
     An embedding of several vectors is a sum of products.  The dense vectors are put side by side and written out: one
@@ -148,7 +160,9 @@ def _input_gates(params, world, observation, features, precision, apart=False):
     vectors = (*world.encode(observation, dtype=_dtype(precision)), features)
     # an objective without features has no kernel for them, and `zip` leaves them out
     pairs = list(zip(vectors, params.embedding))
-    products = [_rows(v.index, kernel, precision) for v, kernel in pairs if isinstance(v, Hot)]
+    hot = [(v.index, kernel) for v, kernel in pairs if isinstance(v, Hot)]
+    rows = [(*own, zeros) for own, zeros in zip(hot, blank)] if blank else hot
+    products = [(_rows_of if blank else _add_rows)(precision, *own) for own in rows]
     dense = [(v, kernel) for v, kernel in pairs if not isinstance(v, Hot)]
     if dense:
         products.append(_dense(dense, precision, apart))
@@ -260,7 +274,7 @@ def _dot(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
     return _product(precision, x, kernel)
 
 
-def _add_rows(precision: str, index: jax.Array, kernel: jax.Array) -> jax.Array:
+def _add_rows(precision: str, index: jax.Array, kernel: jax.Array, blank: jax.Array | None = None) -> jax.Array:
     """Sum of the kernel's rows at `index` [..., ones], in float32; indices beyond it add nothing."""
     rows = _cast(kernel, precision).at[index.astype(jnp.int32)].get(mode="fill", fill_value=0)
     return rows.astype(jnp.float32).sum(axis=-2)
@@ -269,25 +283,24 @@ def _add_rows(precision: str, index: jax.Array, kernel: jax.Array) -> jax.Array:
 _rows_of = jax.custom_vjp(_add_rows, nondiff_argnums=(0,))
 
 
-def _add_rows_save(precision, index, kernel):
-    return _add_rows(precision, index, kernel), (index, jnp.zeros((kernel.shape[0], 0), kernel.dtype))
+def _add_rows_save(precision, index, kernel, blank):
+    return _add_rows(precision, index, kernel), (index, jnp.zeros((), kernel.dtype), blank)
 
 
 def _add_rows_backward(precision, saved, grad):
     """As a product with the dense vector: a scatter of thousands of rows into few would wait on its own atomics."""
-    index, like = saved
-    dense = Hot(index, like.shape[0]).dense(_dtype(precision))
-    leading = tuple(range(dense.ndim - 1))
-    contraction = ((leading, leading), ((), ()))
-    kernel_grad = jax.lax.dot_general(dense, _cast(grad, precision), contraction, preferred_element_type=jnp.float32)
-    return None, kernel_grad.astype(like.dtype)
+    index, like, blank = saved
+    ones = jnp.arange(blank.shape[0])[:, None], index.reshape(blank.shape[0], -1).astype(jnp.int32)
+    dense = blank.at[ones].set(1, mode="drop", unique_indices=True)
+    grad = _cast(grad, precision).reshape(blank.shape[0], -1)
+    kernel_grad = jax.lax.dot_general(dense, grad, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+    # the barrier: nothing is taken away before the product has read it, and no copy of it need be made
+    dense, kernel_grad = jax.lax.optimization_barrier((dense, kernel_grad))
+    blank = dense.at[ones].set(0, mode="drop", unique_indices=True)
+    return None, kernel_grad.astype(like.dtype), blank
 
 
 _rows_of.defvjp(_add_rows_save, _add_rows_backward)
-
-
-def _rows(index: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
-    return _rows_of(precision, index, kernel)
 
 
 def _orthogonal(random: np.random.Generator, shape: tuple[int, int], gain: float) -> np.ndarray:

@@ -301,10 +301,10 @@ def gae(rewards, values, done, last_value, gamma, lam):
     return advantages
 
 
-def loss(params, world: World, learner: Learner, memory, batch: Batch, targets: Targets):
+def loss(params, world: World, learner: Learner, memory, batch: Batch, targets: Targets, blank=()):
     """Clipped surrogate + value · clipped squared error - entropy · H, over one minibatch [time, env]."""
     logits, value = network.sequence(
-        params, world, memory, batch.starts, batch.observation, batch.features, learner.precision
+        params, world, memory, batch.starts, batch.observation, batch.features, learner.precision, blank
     )
     log_ratio = log_prob(logits, batch.action) - batch.log_prob
     ratio = jnp.exp(log_ratio)
@@ -332,19 +332,22 @@ def learn(program: Program, rate, params, adam, memory, batch: Batch, last_value
     targets = Targets(advantage, advantage + batch.value)
     width = learner.envs // learner.minibatches
 
+    blank = network.blanks(program.world, batch.observation, learner.rollout * width, learner.precision)
+
     def minibatch(carry, envs):
-        params, adam = carry
+        params, adam, blank = carry
         # taken once: otherwise every element of the network's input would look up its row again
         part = jax.lax.optimization_barrier(jax.tree.map(lambda x: jnp.take(x, envs, axis=1), (batch, targets)))
-        gradient, seen = jax.grad(loss, has_aux=True)(params, program.world, learner, memory[envs], *part)
+        slopes = jax.grad(loss, argnums=(0, 6), has_aux=True)
+        (gradient, blank), seen = slopes(params, program.world, learner, memory[envs], *part, blank)
         with jax.named_scope("optimizer"):
             step, adam = optimizer(learner).update(gradient, adam)
             params = jax.tree.map(lambda p, s: p - rate * s, params, step)
             seen["grad_norm"] = optax.tree.norm(gradient)
-        return (params, adam), seen
+        return (params, adam, blank), seen
 
     orders = jax.vmap(lambda k: jax.random.permutation(k, learner.envs))(jax.random.split(key, learner.epochs))
-    (params, adam), seen = jax.lax.scan(minibatch, (params, adam), orders.reshape(-1, width))
+    (params, adam, _), seen = jax.lax.scan(minibatch, (params, adam, blank), orders.reshape(-1, width))
     seen = jax.tree.map(jnp.mean, seen)
     finite = jnp.isfinite(seen["loss"]) & jnp.isfinite(seen["grad_norm"]) & jnp.isfinite(optax.tree.norm(params))
     return params, adam, {**seen, "finite": finite}

@@ -195,7 +195,15 @@ def prepare(runs: Sequence[Run], files: Mapping[str, bytes] | None = None, devic
     return program, population.gather(runs, files)
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
+# On a GPU kernels that do not depend on each other run side by side, and loops start on the device itself: at a few
+# runs most kernels are too small to fill it (docs/performance.md).  Other devices do not read these.
+SIDE_BY_SIDE = {
+    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL",
+}
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3, compiler_options=SIDE_BY_SIDE)
 def run_chunk(program: ppo.Program, chunk: int, members: population.Population, state: ppo.TrainState, length):
     """`length` <= `chunk` updates by one program, whatever the length; metrics are kept over this chunk only."""
     shapes = jax.eval_shape(partial(ppo.update, program), members, state)[1]
