@@ -1,4 +1,4 @@
-"""The supported Pythons are said in several places, and CI finds interpreters for them."""
+"""The supported Pythons are said in several places, CI finds interpreters for them, tests that share are together."""
 
 import os
 import re
@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
@@ -35,3 +36,11 @@ def test_ci_looks_for_every_other_one_and_passes_over_those_that_do_not_run(tmp_
     own = "{}.{}".format(*sys.version_info)
     assert answer.stdout.split() == [f"{tmp_path}/sound/python{v}" for v in SUPPORTED[:-1] if v != own]
     assert (SUPPORTED[-1] in answer.stderr) == (SUPPORTED[-1] != own)
+
+
+@pytest.mark.xdist_group("together")
+def test_tests_of_a_group_are_done_by_one_process(request):
+    """pytest-xdist 3.8 names groups in a way that pytest 9.2 passes over: what a group shares would be made twice."""
+    if not hasattr(request.config, "workerinput"):
+        pytest.skip("one process does all")
+    assert request.node.nodeid.endswith("@together")

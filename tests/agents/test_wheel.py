@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("wheel")
 ROOT = Path(__file__).parents[2]
 JUDGE = ("evaluate", "no_killing/esr-k1", "--envs", "2", "--steps", "32", "--first", "1", "--out", "e.parquet")
 

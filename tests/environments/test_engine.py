@@ -18,6 +18,7 @@ from perepisode.environments.craftax.engine.step import light_torch
 from perepisode.environments.craftax.engine.tables import MELEE, PARAMS, PASSIVE, RANGED, STATIC, Achievement
 
 WORLDS, LENGTH, SCENES = 256, 20, 6
+pytestmark = pytest.mark.xdist_group("engine")
 LEAST_P = 1e-5  # a false alarm once in a hundred thousand
 
 

@@ -15,6 +15,7 @@ from perepisode.metrics import p_any, p_over
 from perepisode.runs import Run
 from perepisode.training.train import Options, train
 
+pytestmark = pytest.mark.xdist_group("learning")
 PROTOCOL = Protocol(envs=256, steps=40, first=24)
 PRICES = (1.0, 2.0, 3.0)
 BUDGETS = (1.0, 2.0)
