@@ -1,14 +1,20 @@
 """python interpreted.py CASE: exits with 0 where the Hopper kernel does what the scan does.  By test_hopper.py."""
 
+import os
 import sys
+from types import SimpleNamespace
+
+if sys.argv[1] == "sharded":
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src.pallas.triton import pallas_call_registration
 from jax.experimental.mosaic.gpu import utils
 from jax.experimental.pallas import mosaic_gpu
 
-from perepisode.training import gru, hopper
+from perepisode.training import gru, hopper, ppo
 
 # runs, steps, worlds, units, and who computes what; two of three runs at a time leave a pass with one
 CASES = {
@@ -50,5 +56,31 @@ def lower():
         assert text.count("mosaic_gpu") >= 1
 
 
+def sharded():
+    """Four runs learn on two devices: written for Hopper GPUs, each device's kernels have its own two runs."""
+    utils._infer_arch = lambda: (9, 0)
+    hopper.multiprocessors = gru._room = lambda: 132
+    gru._has_kernels = lambda: True
+    pallas_call_registration.gpu_info_lib.get_gpu_info = lambda: SimpleNamespace(compute_capability=90)
+    jax.default_backend = lambda: "gpu"
+    shapes = [((8, 128, 1536), jnp.bfloat16), ((128, 512), jnp.float32), ((8, 128), bool)]
+    shapes += [((1536,), jnp.float32), ((512, 1536), jnp.float32), ((512,), jnp.float32)]
+    given = [jax.ShapeDtypeStruct((4, *shape), dtype) for shape, dtype in shapes]
+
+    def gradient(_, own):
+        gates, memory, starts, *weights = own
+        total = lambda *weights: gru.gru(gates, memory, starts, *weights, jnp.bfloat16).astype(jnp.float32).sum()
+        return jax.grad(total, argnums=(0, 1, 2))(*weights)
+
+    learn = jax.jit(lambda given: ppo._each_run(SimpleNamespace(devices=2), gradient, None, given))
+    text = learn.trace(given).lower(lowering_platforms=("cuda",)).as_text()
+    calls = [line for line in text.splitlines() if "custom_call @" in line]
+    for kind, states in (("mosaic_gpu", "x8x128x512xbf16"), ("triton", "x8x128x1536xbf16")):
+        own = [line for line in calls if kind in line and states in line]
+        assert own, f"no kernel of {kind}"
+        assert all("tensor<2" + states in line and "tensor<4" + states not in line for line in own)
+
+
 if __name__ == "__main__":
-    lower() if sys.argv[1] == "lower" else compare(*CASES[sys.argv[1]])
+    named = {"lower": lower, "sharded": sharded}
+    named[sys.argv[1]]() if sys.argv[1] in named else compare(*CASES[sys.argv[1]])

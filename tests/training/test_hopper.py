@@ -47,8 +47,9 @@ def test_interpreted_kernel_equals_the_scan(case):
 
 @needs_interpreter
 @pytest.mark.processes
-def test_kernel_can_be_written_for_a_gpu():
-    _in_a_process("lower")
+@pytest.mark.parametrize("case", ["lower", "sharded"])
+def test_kernel_can_be_written_for_a_gpu(case):
+    _in_a_process(case)
 
 
 def _in_a_process(case):
