@@ -69,7 +69,10 @@ def sharded():
 
     def gradient(_, own):
         gates, memory, starts, *weights = own
-        total = lambda *weights: gru.gru(gates, memory, starts, *weights, jnp.bfloat16).astype(jnp.float32).sum()
+
+        def total(*weights):
+            return gru.gru(gates, memory, starts, *weights, jnp.bfloat16).astype(jnp.float32).sum()
+
         return jax.grad(total, argnums=(0, 1, 2))(*weights)
 
     learn = jax.jit(lambda given: ppo._each_run(SimpleNamespace(devices=2), gradient, None, given))
