@@ -307,11 +307,14 @@ class Report:
     discussion: Path | None = None
 
     def __call__(self) -> int:
+        from perepisode.report.exports import FORMATS
         from perepisode.report.page import build
         from perepisode.trained import find
 
         curves = [trained for path in self.runs for trained in find(path)]
-        page = build(self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion)
+        page = build(
+            self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion, FORMATS
+        )
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 

@@ -64,7 +64,7 @@ def _band(axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shad
         values = np.array([curve.at(key, grid) for curve in curves])
         if np.isnan(values).all():
             continue
-        label, colour, _ = look(method)
+        label, colour, *_ = look(method)
         if shades:
             colour = mpl.colormaps["viridis"](0.05 + 0.8 * index / max(1, len(groups) - 1))
         mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
