@@ -91,7 +91,7 @@ def tail(case: Case) -> Drawing | None:
 @figure("Violations per episode")
 def distributions(case: Case) -> Drawing:
     shown = [case.chosen, *case.rivals]
-    level = "nearest" if matched.unmatched(case.view, case.chosen, case.rivals) else "matched"
+    level = "nearest" if matched.unmatched(case.chosen, case.rivals) else "matched"
     made = figures.distributions(shown, case.chosen.budget, _exact_for(shown, case.inputs.exact))
     return made._replace(title=f"Violations per episode at {level} return")
 
