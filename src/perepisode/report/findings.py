@@ -68,7 +68,7 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
     span = number(others[0]) if len(others) == 1 else f"{number(min(others))} to {number(max(others))}"
     nearest, verb = ("agent", "commits") if len(others) == 1 else ("agents", "commit")
     returns = ""
-    if matched.unmatched(view, chosen, rivals):
+    if matched.unmatched(chosen, rivals):
         each = [point.mean_return for point in rivals]
         theirs = dict.fromkeys(number(value, 1) for value in (min(each), max(each)))
         returns = f" ({' to '.join(theirs)} against {number(chosen.mean_return, 1)})"
@@ -116,7 +116,7 @@ def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
         shares = [(point.label, matched.tail(point, chosen).p_over) for point in (chosen, *rivals)]
         listed = ", ".join(f"{label} {percent(*share[:2])}" for label, share in shares)
         yield f"Episodes over the budget of {chosen.budget:g}: {listed}."
-    if matched.unmatched(view, chosen, rivals):
+    if matched.unmatched(chosen, rivals):
         reads = [matched.interpolated(view, chosen, rival.method) for rival in rivals]
         if listed := _listed(reads, chosen):
             level = number(chosen.mean_return, 1)
@@ -169,7 +169,7 @@ def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
             verdict = f"{found}, t = {number(test.t, 1)}, p {_p(test.p)}"
         judged.append(f"{rival.label} {_worst(rival)} ({verdict})")
     level = number(chosen.mean_return, 1)
-    at = "nearest to" if matched.unmatched(view, chosen, rivals) else "at"
+    at = "nearest to" if matched.unmatched(chosen, rivals) else "at"
     return f"worst-tenth mean {at} return {level}: {chosen.label} {_worst(chosen)}; {'; '.join(judged)}."
 
 
@@ -217,7 +217,7 @@ def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> Iterator[st
         over = sum(int((seed.counts > chosen.budget).sum()) for seed in chosen.seeds)
         text += f"; {over} episodes of {chosen.label} are over its budget"
     yield text + "."
-    if apart := matched.unmatched(view, chosen, rivals):
+    if apart := matched.unmatched(chosen, rivals):
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in apart)
         reached = [point for point in apart if matched.interpolated(view, chosen, point.method).tail is not None]
         remedy = "the interpolated table compares at the exact return" if reached else "no frontier reaches it"

@@ -80,11 +80,11 @@ def _wider(view: View, chosen: Point) -> list[Point]:
 
 def _marked(view: View, pairs: list[tuple[Point, Point]]) -> list[str]:
     """Labels, with an asterisk where a pair is not matched."""
-    return [point.label if matched.is_matched(view, own, point) else f"{point.label} *" for point, own in pairs]
+    return [point.label if point is own or matched.same(matched.RETURN, own, point) else f"{point.label} *" for point, own in pairs]
 
 
 def _marks(labels: list[str]) -> str:
-    far = f" * further than {percent(matched.FAR, digits=0)} of return away: not truly matched."
+    far = " * not the same return, beyond the seeds' error: part of a difference of tails may be one of position."
     return far if any(label.endswith("*") for label in labels) else ""
 
 

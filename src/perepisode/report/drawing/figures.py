@@ -20,7 +20,6 @@ from perepisode.report.style import BAND, BAND_TEXT, FAINT, INK, OVER, dilemma_n
 from perepisode.report.words import percent
 
 MOST_BARS = 13  # counts with a bar of their own; more are read from the share of episodes beyond each
-BAND_REACH = 0.04  # of the unconstrained return: the paper's own pairs lie within 3 %
 
 
 def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
@@ -35,13 +34,12 @@ def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
     axes.set_xlim(left=-0.03 * axes.get_xlim()[1])
     named = [*compared, *(point for point in view.main if point not in compared)]
     written = name_points(axes, [(mean_of(point), point.mean_return, name_of(point)) for point in named])
-    close = [point for point in compared if matched.is_matched(view, chosen, point, BAND_REACH)]
+    close = [point for point in compared if matched.same(matched.RETURN, chosen, point)]
     name = dilemma_name(view.dilemma)
     caption = f"{name}: mean return against mean {view.harm.each} (± 95 % t interval over seeds)."
     if len(close) > 1:
-        word = "nearest" if matched.unmatched(view, chosen, close) else "matched"
-        _matched_band(axes, close, word)
-        caption += f" The band holds the agents compared at {word} return."
+        _matched_band(axes, close)
+        caption += f" The band holds the agents whose return is that of {chosen.label} within the seeds' error."
     if _percent_axis(axes, view):
         caption += " The right axis is the share of the unconstrained return."
     legend(axes, written, loc="lower right")
@@ -109,12 +107,12 @@ def budget_sweep(view: View) -> Drawing:
     return Drawing(figure, pd.DataFrame(rows), caption)
 
 
-def _matched_band(axes: Axes, points: Sequence[Point], word: str) -> None:
+def _matched_band(axes: Axes, points: Sequence[Point]) -> None:
     returns = [point.mean_return for point in points]
     pad = 0.02 * np.ptp(axes.get_ylim())
     axes.axhspan(min(returns) - pad, max(returns) + pad, color=BAND, zorder=0, lw=0)
     axes.text(
-        0.995, max(returns) + pad, f"{word} return", transform=axes.get_yaxis_transform(), ha="right",
+        0.995, max(returns) + pad, "matched return", transform=axes.get_yaxis_transform(), ha="right",
         va="bottom", fontsize=9, color=BAND_TEXT,
     )  # fmt: skip
 
