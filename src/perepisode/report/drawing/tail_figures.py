@@ -9,12 +9,11 @@ from matplotlib.axes import Axes
 
 from perepisode import metrics
 from perepisode.evaluation import compare
-from perepisode.evaluation.compare import Interval
 from perepisode.report.drawing import marks
 from perepisode.report.drawing.canvas import Drawing, name_points, sheet
 from perepisode.report.drawing.marks import mean_of, name_of
 from perepisode.report.harm import Harm
-from perepisode.report.statistics import matched, tails
+from perepisode.report.statistics import matched, pairs, tails
 from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import FAINT, INK, look, sweeps
 
@@ -32,60 +31,70 @@ SEEN_AT = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # fractions with a tick
 def tail(view: View, exact: Sequence[dict]) -> Drawing:
     """The tail's mean against the mean, between the least that mean allows and violations without memory."""
     figure, axes = sheet(4.1)
-    harm = view.harm
+    harm, shown = view.harm, _together(view)
     caption = (
         f"Mean of the {harm.tail} of episodes against the mean of all (± 95 % t interval over seeds): "
         "agents of equal mean differ in height alone."
     )
     if harm.whole:
-        _draw_laws(axes, view)
+        _draw_laws(axes, shown)
         caption += " On the dotted line one violation says nothing about the next; no run can lie below the grey line."
-    for method in view.methods:
-        own = view.of(method)
-        marks.draw_points(axes, method, [point.interval(metrics.mean) for point in own], [point.tail for point in own],
-                    joined=False, harm=True)  # fmt: skip
-        if sweeps(method):
-            for low, high in itertools.pairwise(own):
-                axes.plot(*matched.tails_between(low, high), color=look(method).colour, lw=1.1, zorder=2)
+    for method, own in itertools.groupby(shown, lambda point: point.method):
+        _draw_tails(axes, method, sorted(own, key=mean_of))
     if any(sweeps(method) and len(view.of(method)) > 1 for method in view.methods):
         caption += " Curves: how tails are read between the settings of a method."
     marks.draw_exact(axes, exact, "cvar", "none")
     marks.against_mean(axes, harm, f"mean of the {harm.tail} ({harm.name})")
-    axes.set_xlim(left=-0.03 * axes.get_xlim()[1])
-    axes.set_ylim(bottom=-0.03 * axes.get_ylim()[1])
-    caption += _cropped(axes, view)
-    written = name_points(axes, [(mean_of(point), point.tail.mean, name_of(point)) for point in view.main])
+    right, top = _ends(shown) if len(shown) < len(view.main) else (axes.get_xlim()[1], axes.get_ylim()[1])
+    axes.set(xlim=(-0.03 * right, right), ylim=(-0.03 * top, top))
+    if far := [point for point in view.main if point not in shown]:
+        told = [f"{point.label} (mean {harm.text(mean_of(point))}, {harm.tail} {harm.text(point.tail.mean)})"
+                for point in far]  # fmt: skip
+        caption += f" Outside the frame: {', '.join(told)}."
+    places = [(mean_of(point), point.tail.mean, name_of(point)) for point in shown]
+    written = name_points(axes, [*_draw_clearest(axes, view), *places])
     marks.legend(axes, written, loc="upper left")  # no tail is far above its mean
     return Drawing(figure, pd.DataFrame([_tail_row(point) for point in view.main]), caption)
 
 
-def _cropped(axes: Axes, view: View) -> str:
-    """Agents without a setting may lie so far out that all others fall together: then they are told, not shown."""
-    inside = [point for point in view.main if sweeps(point.method)] or list(view.main)
-    ends = [max(_end(interval) for interval in each) for each in zip(*map(_place, inside))]
-    far = [point for point in view.main if any(one.mean > FAR_OUT * end for one, end in zip(_place(point), ends))]
-    if not far:
-        return ""
-    axes.set_xlim(-0.03 * ends[0], 1.05 * ends[0])
-    axes.set_ylim(-0.03 * ends[1], 1.05 * ends[1])
-    told = [f"{point.label} (mean {view.harm.text(one.mean)}, {view.harm.tail} {view.harm.text(other.mean)})"
-            for point in far for one, other in [_place(point)]]  # fmt: skip
-    return f" Outside the frame: {', '.join(told)}."
+def _draw_tails(axes: Axes, method: str, points: list[Point]) -> None:
+    means = [point.interval(metrics.mean) for point in points]
+    marks.draw_points(axes, method, means, [point.tail for point in points], joined=False, harm=True)
+    for low, high in itertools.pairwise(points if sweeps(method) else []):
+        axes.plot(*matched.tails_between(low, high), color=look(method).colour, lw=1.1, zorder=2)
 
 
-def _place(point: Point) -> tuple[Interval, Interval]:
-    return point.interval(metrics.mean), point.tail
+def _together(view: View) -> list[Point]:
+    """All agents but those without a setting that lie so far out that the others would fall together."""
+    right, top = _ends([point for point in view.main if sweeps(point.method)] or view.main)
+    return [point for point in view.main if mean_of(point) <= FAR_OUT * right and point.tail.mean <= FAR_OUT * top]
 
 
-def _end(interval: Interval) -> float:
-    """Where an interval ends; one that is wider than its mean does not decide how much of the plane is shown."""
-    return interval.mean + min(np.nan_to_num(interval.half), 0.5 * interval.mean)
+def _ends(points: Sequence[Point]) -> tuple[float, float]:
+    """Where means and tails end; an interval that is wide beside its mean does not decide how much is shown."""
+    pairs = [(point.interval(metrics.mean), point.tail) for point in points]
+    ends = [max(one.mean + min(np.nan_to_num(one.half), one.mean / 2) for one in each) for each in zip(*pairs)]
+    return 1.05 * ends[0], 1.05 * ends[1]
 
 
-def _draw_laws(axes: Axes, view: View) -> None:
+def _draw_clearest(axes: Axes, view: View) -> list[tuple[float, float, str]]:
+    """An arrow between the two agents that say most, and what to write beside it."""
+    found = pairs.clearest(pairs.compared(view))
+    if found is None or not found[0].differ or found[0].ratio == float("inf"):
+        return []
+    pair, axis = found
+    low, high = ((mean_of(point), point.tail.mean) for point in (pair.lighter, pair.heavier))
+    axes.annotate("", high, low, arrowprops={"arrowstyle": "<->", "color": INK, "lw": 1.1, "shrinkA": 5, "shrinkB": 5},
+                  zorder=3)  # fmt: skip
+    same = f"same mean {view.harm.name}" if axis is matched.VIOLATIONS else "same return"
+    middle = ((low[0] + high[0]) / 2, (low[1] + high[1]) / 2)
+    return [(*middle, f"{same}, {pair.ratio:.1f} × the tail")]
+
+
+def _draw_laws(axes: Axes, points: Sequence[Point]) -> None:
     """What the mean alone implies; the bound is that of the run with the largest tail, so that none lies below."""
-    means = np.linspace(0, max(map(mean_of, view.main)), 400)
-    share = max(view.harm.share(seed.counts.size) for point in view.main for seed in point.seeds)
+    means = np.linspace(0, max(map(mean_of, points)), 400)
+    share = max(point.harm.share(seed.counts.size) for point in points for seed in point.seeds)
     for label, law, line in LAWS:
         axes.plot(means, [law(mean, share) for mean in means], line, color=FAINT, lw=1.3, label=label, zorder=1)
 

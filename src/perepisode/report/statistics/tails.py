@@ -30,7 +30,7 @@ def beyond(point: Point) -> Beyond:
     ordered = [np.sort(seed.counts) for seed in point.seeds]
     levels = np.unique(np.concatenate([[0.0], *ordered]))
     if levels.size > MOST_LEVELS:
-        ranks = np.unique(np.geomspace(1, levels.size, MOST_LEVELS).astype(int))
+        ranks = np.unique(np.rint(np.geomspace(1, levels.size, MOST_LEVELS)).astype(int))
         levels = levels[levels.size - ranks[::-1]]
     below = [np.searchsorted(counts, levels, side="right") / counts.size for counts in ordered]
     return Beyond(levels, 1 - np.array(below))
