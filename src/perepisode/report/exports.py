@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ _MEANT = {
     "<": "$<$", ">": "$>$", "|": "$|$", "±": r"$\pm$", "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$",
     "→": r"$\to$", "√": r"$\surd$", "⌈": r"$\lceil$", "⌉": r"$\rceil$", "γ": r"$\gamma$", "λ": r"$\lambda$",
     "ν": r"$\nu$", "α": r"$\alpha$", "ε": r"$\varepsilon$", "–": "--", "—": "---", "“": "``", "”": "''",
-    "…": r"\ldots{}", "\u00a0": "~", "\u2009": r"\,", "\u202f": r"\,", "²": "$^2$", "³": "$^3$", "¹": "$^1$",
-    "⁰": "$^0$", "⁻": "$^-$", **{sign: f"$^{digit}$" for digit, sign in zip("456789", "⁴⁵⁶⁷⁸⁹")},
+    "…": r"\ldots{}", "\u00a0": "~", "\u2009": r"\,", "\u202f": r"\,",
 }  # fmt: skip
+_RAISED, _LOWERED = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+"), str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 
 def asked(formats: Iterable[str]) -> tuple[str, ...]:
@@ -69,7 +70,8 @@ def _line(cells: Iterable[str]) -> str:
 
 def _literal(cell: str) -> str:
     """Text that LaTeX prints as it stands; a bracket at the start of a line would be an option of the line before."""
-    text = "".join(_MEANT.get(sign, sign) for sign in cell.replace("\n", " ")).replace("$$", "")
+    text = "".join(_MEANT.get(sign, sign) for sign in cell.replace("\n", " "))
+    text = _RAISED.sub(lambda found: f"$^{{{found[0].translate(_LOWERED)}}}$", text)
     return f"{{{text[0]}}}{text[1:]}" if text[:1] in ("[", "*") else text
 
 

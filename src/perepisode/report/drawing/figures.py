@@ -12,8 +12,9 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from perepisode import metrics
 from perepisode.evaluation.compare import Interval
 from perepisode.methods import Family
+from perepisode.report.drawing import marks
 from perepisode.report.drawing.canvas import Drawing, name_points, sheet
-from perepisode.report.drawing.marks import against_mean, draw_exact, draw_points, halves, legend, mean_of, name_of
+from perepisode.report.drawing.marks import draw_points, halves, mean_of, name_of, over_seeds
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import BAND, BAND_TEXT, FAINT, INK, OVER, dilemma_name, look, of_family, per_episode
@@ -29,20 +30,20 @@ def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
     for method in view.methods:
         own = view.of(method)
         draw_points(axes, method, [point.interval(metrics.mean) for point in own], [point.gained for point in own])
-    draw_exact(axes, exact, "return")
-    against_mean(axes, view.harm, "mean return")
+    marks.draw_exact(axes, exact, "return")
+    marks.against_mean(axes, view.harm, "mean return")
     axes.set_xlim(left=-0.03 * axes.get_xlim()[1])
     named = [*compared, *(point for point in view.main if point not in compared)]
     written = name_points(axes, [(mean_of(point), point.mean_return, name_of(point)) for point in named])
     close = [point for point in compared if matched.same(matched.RETURN, chosen, point)]
     name = dilemma_name(view.dilemma)
-    caption = f"{name}: mean return against mean {view.harm.each} (± 95 % t interval over seeds)."
+    caption = f"{name}: mean return against mean {view.harm.each}{over_seeds(view.main)}."
     if len(close) > 1:
         _matched_band(axes, close)
         caption += f" The band holds the agents whose return is that of {chosen.label} within the seeds' error."
     if _percent_axis(axes, view):
         caption += " The right axis is the share of the unconstrained return."
-    legend(axes, written, loc="lower right")
+    marks.legend(axes, written, loc="lower right")
     return Drawing(figure, _frontier_frame(view), caption)
 
 
@@ -71,7 +72,9 @@ def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Se
         for point, share in zip(points, shares)
         for name, value in zip(names, share.mean(axis=0))
     ]
-    caption = "Violations an episode. Bars: mean over seeds; dots: each seed."
+    caption = "Violations an episode."
+    if any(len(point.seeds) > 1 for point in points):
+        caption += " Bars: mean over seeds; dots: each seed."
     if budget == budget:
         caption += f" Hatched: over the budget of {budget:g}."
     if any(point.label in exact for point in points):

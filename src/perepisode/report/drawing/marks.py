@@ -35,6 +35,11 @@ def halves(intervals: Sequence[Interval], harm: bool = True) -> np.ndarray:
     return np.array([np.minimum(up, [interval.mean for interval in intervals]) if harm else up, up])
 
 
+def over_seeds(points: Sequence[Point]) -> str:
+    """What the bars about a mark are, in a caption; one seed alone has none."""
+    return " (± 95 % t interval over seeds)" if any(len(point.seeds) > 1 for point in points) else ""
+
+
 def draw_exact(axes: Axes, exact: Sequence[dict], key: str, line: str = ":") -> None:
     for kind, marker in zip(dict.fromkeys(item["kind"] for item in exact), itertools.cycle("x+1")):
         pairs = sorted((item["mean_violations"], item[key]) for item in exact if item["kind"] == kind)

@@ -33,7 +33,7 @@ def tail(view: View, exact: Sequence[dict]) -> Drawing:
     figure, axes = sheet(4.1)
     harm, shown = view.harm, _together(view)
     caption = (
-        f"Mean of the {harm.tail} of episodes against the mean of all (± 95 % t interval over seeds): "
+        f"Mean of the {harm.tail} of episodes against the mean of all{marks.over_seeds(view.main)}: "
         "agents of equal mean differ in height alone."
     )
     if harm.whole:
@@ -126,7 +126,9 @@ def exceedance(points: Sequence[Point], allowed: float) -> Drawing:
         _draw_beyond(axes, point, curve)
     axes.set(xlabel=f"x ({harm.each})", ylabel="episodes with more than x")
     _scale_levels(axes, points)
-    caption = "Share of episodes with more than x. Thick lines: mean over seeds; thin lines: each seed."
+    caption = "Share of episodes with more than x."
+    if any(len(point.seeds) > 1 for point in points):
+        caption += " Thick lines: mean over seeds; thin lines: each seed."
     rarest = min(curve.mean[curve.mean > 0].min(initial=1.0) for curve in curves)
     if rarest < RARE:
         axes.set_yscale("log")
@@ -148,7 +150,7 @@ def exceedance(points: Sequence[Point], allowed: float) -> Drawing:
 
 def _draw_beyond(axes: Axes, point: Point, curve: tails.Beyond) -> None:
     _, colour, marker, line = look(point.method)
-    for shares in curve.shares:
+    for shares in curve.shares if len(curve.shares) > 1 else ():
         axes.step(curve.levels, shares, where="post", color=colour, lw=0.7, alpha=0.5, zorder=2)
     last = max(np.flatnonzero(curve.mean), default=0)
     axes.step(curve.levels, curve.mean, where="post", color=colour, ls=line, lw=2.2, marker=marker, ms=7,
@@ -200,8 +202,8 @@ def levels(points: Sequence[Point]) -> Drawing:
               fontsize=9, color=INK)  # fmt: skip
     axes.set(xlabel="share of episodes that are the worst", ylabel=f"their mean ({harm.name})")
     marks.legend_below(axes)
-    caption = (
-        "Mean of the worst episodes (CVaR), from the worst hundredth to the worse half. Bands: 95 % t intervals over "
-        "seeds, cut off at the frame. Where lines cross, the safer agent is another one for rarer cases."
-    )
+    caption = "Mean of the worst episodes (CVaR), from the worst hundredth to the worse half."
+    if any(len(point.seeds) > 1 for point in points):
+        caption += " Bands: 95 % t intervals over seeds, cut off at the frame."
+    caption += " Where lines cross, the safer agent is another one for rarer cases."
     return Drawing(figure, frame, caption)
