@@ -20,7 +20,7 @@ def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     top.set_ylabel("return")
     bottom.set(xlabel="environment steps", ylabel="violations an episode")
     bottom.xaxis.set_major_formatter(_short)
-    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     caption = "Training, mean over seeds with the min–max band, smoothed over 1 % of the run."
     return Drawing(figure, pd.concat(frames), caption)
 
