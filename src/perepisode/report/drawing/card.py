@@ -82,7 +82,7 @@ def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], harm
     colour = look(point.method).colour
     for place, share in enumerate(shares):
         over = place > 1
-        axes.bar(place, share, width=0.74, color="white" if over else colour, edgecolor=OVER if over else colour,
+        axes.bar(place, share, width=0.74, facecolor="none" if over else colour, edgecolor=OVER if over else colour,
                  hatch="////" if over else None, linewidth=1.2)  # fmt: skip
         axes.annotate(percent(share), (place, share), (0, 3), textcoords="offset points", ha="center", fontsize=9,
                       color=OVER if over and share >= 0.0005 else INK, fontweight="bold" if over else None)  # fmt: skip

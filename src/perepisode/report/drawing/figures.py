@@ -154,7 +154,7 @@ def _draw_distribution(axes: Axes, point: Point, shares, edges, budget: float, e
     means = shares.mean(axis=0)
     places = np.arange(len(means))
     axes.bar(places[~over], means[~over], width=0.72, color=colour)
-    axes.bar(places[over], means[over], width=0.72, color="white", edgecolor=OVER, hatch="////", linewidth=1.1)
+    axes.bar(places[over], means[over], width=0.72, facecolor="none", edgecolor=OVER, hatch="////", linewidth=1.1)
     seen = means > 0
     for seed in shares:
         axes.plot(places[seen], seed[seen], ".", color=INK, ms=3, alpha=0.6)
