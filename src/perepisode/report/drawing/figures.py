@@ -218,13 +218,18 @@ def _draw_method(axes: Axes, method: str, points: Sequence[Point]) -> None:
 
 
 def _draw_points(axes: Axes, method: str, harms: list[Interval], heights: list[Interval], joined: bool = True) -> None:
-    """A method's arms with their intervals, joined where they are a sweep."""
+    """A method's arms with their intervals, joined where they are a sweep.
+
+    No interval of harm reaches below zero; what is not joined is harm in height too.
+    """
     (x, x_half, _), (y, y_half, _) = zip(*harms), zip(*heights)
+    x_bars = np.transpose([Harm.bar(*pair) for pair in zip(x, x_half)])
+    y_bars = np.nan_to_num(y_half) if joined else np.transpose([Harm.bar(*pair) for pair in zip(y, y_half)])
     label, colour, marker = look(method)
     front = 4 if method in per_episode() else 3
     line = "-" if joined and sweeps(method) else "none"
     axes.errorbar(
-        x, y, np.nan_to_num(y_half), np.nan_to_num(x_half), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.4,
+        x, y, y_bars, x_bars, fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.4,
         zorder=2,
     )  # fmt: skip
     axes.plot(x, y, label=label, color=colour, marker=marker, ms=6.5, lw=1.1, mec="white", mew=0.6, linestyle=line,
