@@ -93,7 +93,7 @@ def _verdict_on(view: View, chosen: Point, level: list[Pair]) -> str:
     if all(pair.differ for pair in level) and len(sides) == 1:
         judged = f"{'a lighter' if sides == {True} else 'a heavier'} tail than all {len(level)} others"
     elif not sides:
-        judged = "tails not told apart"
+        judged = "tails not told apart" if any(pair.p == pair.p for pair in level) else f"{_untested(level[0])}, no test"
     else:
         differ = sorted((pair for pair in level if pair.differ), key=lambda pair: -pair.other.tail.mean)
         words = [("more" if pair.lighter is chosen else "less", pair.other) for pair in differ]
@@ -124,8 +124,11 @@ def _judged(pair: Pair) -> str:
         return more
     if pair.p == pair.p or pair.ratio == 1:
         return "tails not told apart"
-    alone = min(len(pair.one.seeds), len(pair.other.seeds)) == 1
-    return f"{more} ({'one seed' if alone else 'seeds all alike'}, no test)"
+    return f"{more} ({_untested(pair)}, no test)"
+
+
+def _untested(pair: Pair) -> str:
+    return "one seed" if min(len(pair.one.seeds), len(pair.other.seeds)) == 1 else "seeds all alike"
 
 
 def _cards(view: View, chosen: Point, found: list[Pair]) -> list[Card]:
@@ -182,8 +185,7 @@ def _pair_sentence(view: View, pair: Pair) -> str:
     elif pair.p == pair.p:
         text = f"{heavy.label} and {light.label} are not told apart by their tails: {tails} (p {_p(pair.p)})"
     else:
-        alone = min(len(heavy.seeds), len(light.seeds)) == 1
-        text = f"{heavy.label} and {light.label}: {tails} ({'one seed' if alone else 'seeds all alike'}, no test)"
+        text = f"{heavy.label} and {light.label}: {tails} ({_untested(pair)}, no test)"
     gaps = {
         RETURN: f"return {_change(*turned.returns[:2])}",
         VIOLATIONS: f"{harm.name} {harm.change(*turned.means[:2])}",

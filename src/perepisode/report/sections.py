@@ -168,8 +168,8 @@ def _reading(inputs: Inputs) -> Iterator[Shown]:
         "±": "95 % t interval over seeds, the replication unit; never over episodes. Where it would reach below zero, "
         "its ends are given instead",
         "the same mean": tables.SAME,
-        "p": "two-sided Welch test of equal CVaR, one number a seed, corrected by Holm for all comparisons of its table: "
-        "where all agents are alike, some p is below 0.05 in at most one report of twenty",
+        "p": "two-sided Welch test of equal CVaR, one number a seed, corrected by Holm for all comparisons of its "
+        "table: where all agents are alike, some p is below 0.05 in at most one of twenty",
         "comparisons": "the agent with a budget an episode against the others' nearest, where the study has one; else "
         "all pairs that have the same mean",
         "matched": "compared at the same mean return: nearest arm, or interpolated along the method's frontier",

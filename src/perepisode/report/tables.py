@@ -419,8 +419,6 @@ def hypervolume(view: View) -> Table | None:
 
 
 def basis(view: View) -> str:
-    return (
-        f"episodes and {view.harm.name} as given"
-        if view.external
-        else f"{COUNTERS[view.counter]}, {PROTOCOLS[view.protocol]}"
-    )
+    if view.external:
+        return f"episodes and {view.harm.name} as given"
+    return f"{COUNTERS[view.counter]}, {PROTOCOLS[view.protocol]}"
