@@ -35,6 +35,7 @@ class Finding:
     sentences: list[str]
     cards: list[Card]
     caveats: list[str]
+    compared: list[dict]  # plain data for programs: of each dilemma what was measured, and every pair
 
 
 def find(episodes: Episodes, views: list[View]) -> Finding:
@@ -53,7 +54,39 @@ def find(episodes: Episodes, views: list[View]) -> Finding:
             sentences.append(f"{dilemma_name(view.dilemma)}: {_headline(view, other, pairs.compared(view))}")
     name = f"{dilemma_name(first.dilemma)}: " if len(views) > 1 else ""
     told = caveats.all_of(episodes, views, first, found)
-    return Finding(name + headline, sentences, _cards(first, chosen, found), told)
+    data = [_plain(first, found), *(_plain(view, pairs.compared(view)) for view in ordered[1:])]
+    return Finding(name + headline, sentences, _cards(first, chosen, found), told, data)
+
+
+def _plain(view: View, found: list[Pair]) -> dict:
+    """A dilemma's comparisons as plain data; what is not known is NaN."""
+    harm, chosen = view.harm, matched.focal(view)
+    told = []
+    for pair in (pair.turned for pair in pairs.in_order(found)):
+        gaps = {"return": pair.returns, harm.name: pair.means, "cvar": pair.tails}
+        told.append(
+            {
+                "heavier": pair.other.label,
+                "lighter": pair.one.label,
+                "same_return": pair.at_one(RETURN),
+                f"same_{harm.name}": pair.at_one(VIOLATIONS),
+                "differences": {name: {"mean": gap.mean, "half_width": gap.half} for name, gap in gaps.items()},
+                "ratio": pair.ratio,
+                "p": pair.p,
+                "tails_differ": bool(pair.differ),
+            }
+        )
+    return {
+        "dilemma": view.dilemma,
+        "measured": harm.name,
+        "whole_counts": harm.whole,
+        "limit": harm.limit,
+        "cvar_fraction": harm.fraction,
+        "first_agent": chosen.label if chosen else None,
+        "fixed_beforehand": matched.fixed(view),
+        "p_corrected_for": sum(pair.p == pair.p for pair in found),
+        "pairs": told,
+    }
 
 
 # ---- the verdict --------------------------------------------------------------------------------------------
@@ -93,10 +126,12 @@ def _verdict_on(view: View, chosen: Point, level: list[Pair]) -> str:
     if all(pair.differ for pair in level) and len(sides) == 1:
         judged = f"{'a lighter' if sides == {True} else 'a heavier'} tail than all {len(level)} others"
     elif not sides:
-        judged = "tails not told apart" if any(pair.p == pair.p for pair in level) else f"{_untested(level[0])}, no test"
+        tested = any(pair.p == pair.p for pair in level)
+        judged = "tails not told apart" if tested else f"{_untested(level[0])}, no test"
     else:
         differ = sorted((pair for pair in level if pair.differ), key=lambda pair: -pair.other.tail.mean)
-        words = [("more" if pair.lighter is chosen else "less", pair.other) for pair in differ]
+        less = "less" if harm.name == "cost" else "fewer"
+        words = [("more" if pair.lighter is chosen else less, pair.other) for pair in differ]
         said = [f"{other.label} {word} ({harm.text(other.tail.mean)})" for word, other in words]
         same = len(level) - len(differ)
         said += [f"{same} other{'s are' if same > 1 else ' is'} not told apart from it"] if same else []
