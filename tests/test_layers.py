@@ -14,7 +14,8 @@ import perepisode
 
 ROOT = Path(perepisode.__file__).parent
 FLOORS = (
-    ("later", "settings", "metrics", "compilation", "__init__"),
+    ("settings", "metrics", "compilation", "__init__"),
+    ("later",),
     ("config", "pytree", "reading"),
     ("outside",),
     ("environments",),

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import outside, reading, settings
+from perepisode import later, outside, reading, settings
 from perepisode.config import PAPER_SEEDS, Learner, Protocol, Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS
@@ -96,14 +96,16 @@ class Train(Asked):
     learner_settings: tyro.conf.OmitArgPrefixes[OF_LEARNER] = OF_LEARNER()  # pyright: ignore  # noqa: RUF009
 
     def __call__(self) -> int:
+        later.require("train")
         runs, files = self.runs()
+        from perepisode.compilation import use_cache
         from perepisode.study.packing import pack
         from perepisode.training.train import Options, check, train
 
         populations = pack(runs, len(runs))
         for members in populations:
             check(members)
-        _prepare_jax()
+        use_cache()
         from perepisode.training.progress import for_this_terminal
 
         if len(populations) > 1:
@@ -262,7 +264,7 @@ class Evaluate:
     seed: int = settings.like(Protocol, "seed")  # Of the worlds the agents are judged in.
 
     def __call__(self) -> int:
-        _prepare_jax()
+        _prepare_jax("evaluate")
         from perepisode.evaluation.rollout import evaluate
 
         if not self.paths:
@@ -285,6 +287,7 @@ class Distill:
     out: Path = Path("utility.json")  # File to write.
 
     def __call__(self) -> int:
+        later.require("distill")
         from perepisode.evaluation.distill import distill
 
         distill(self.episodes, self.dilemma, self.out, self.tolerance)
@@ -332,7 +335,7 @@ class Watch:
     out: Path = Path("watch")  # Folder to write.
 
     def __call__(self) -> int:
-        _prepare_jax()
+        _prepare_jax("watch")
         from perepisode.replay.watch import watch
 
         page = watch(self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.restraint)
@@ -354,7 +357,7 @@ class Bench:
     def __call__(self) -> int:
         if not self.precision:
             raise Refused("there is nothing to measure; give --precision bf16, fp32 or both")
-        _prepare_jax()
+        _prepare_jax("bench")
         from perepisode.study.bench import bench, here
 
         populations, learner = here()
@@ -465,6 +468,9 @@ def _told(error: Exception) -> int:
     if type(error).__name__ == "DiskTrouble" or getattr(error, "errno", None) in (ENOSPC, EDQUOT, EIO):
         _say(error)
         return DISK
+    if isinstance(error, ModuleNotFoundError) and (missing := (error.name or "").split(".")[0]) in later.TRAINING:
+        _say(later.lacking("this", [missing]))
+        return WRONG_INPUT
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         _say("there is not enough memory for this; use fewer worlds, a smaller network or fewer runs at a time")
         return WRONG_INPUT
@@ -478,7 +484,8 @@ def _say(what: object) -> None:
     print(f"perepisode: {reading.one_line(what)}", file=sys.stderr)
 
 
-def _prepare_jax() -> None:
+def _prepare_jax(command: str) -> None:
+    later.require(command)
     from perepisode.compilation import use_cache
 
     use_cache()

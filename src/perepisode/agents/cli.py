@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from perepisode import later
 from perepisode.config import Refused
 
 
@@ -58,6 +59,7 @@ class Export:
     episodes: Path | None = None  # Episodes table of the run; the one beside it if left out.
 
     def __call__(self) -> int:
+        later.require("agents export")
         from perepisode import agents
         from perepisode.agents.export import export
         from perepisode.replay.source import table_of
