@@ -325,7 +325,7 @@ class Watch:
 
     # An episodes table, a run folder whose table lies beside it, or an agent by name or file.
     source: Annotated[Path, tyro.conf.Positional]
-    worst: int = setting(5, low=0)  # How many of the worst episodes.
+    worst: int = setting(5, low=0)  # How many of the worst episodes, each in another world.
     # Also so many episodes with one violation, those with most further chances that were let be.
     restraint: int = setting(0, low=0)
     row: tuple[int, ...] = ()  # Rows of the table to replay instead.
