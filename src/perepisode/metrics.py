@@ -85,10 +85,18 @@ def histogram(counts: ArrayLike) -> Histogram:
     return Histogram(values, often)
 
 
-def least_cvar(mean: float, fraction: float = WORST) -> float:
-    """The smallest CVaR that whole counts with this mean allow: every episode has ⌊mean⌋ or one more."""
-    floor = math.floor(mean)
-    return floor + min(1.0, (mean - floor) / fraction)
+def tail_share(episodes: int, fraction: float = WORST) -> float:
+    """The share of N episodes that the CVaR averages: ceil(fraction * N) / N, of 32 episodes 4."""
+    return tail_size(episodes, fraction) / episodes
+
+
+def least_cvar(mean: float, fraction: float = WORST, episodes: int | None = None) -> float:
+    """The smallest CVaR that whole counts with this mean allow: every episode has ⌊mean⌋ or one more.
+
+    `episodes` is how many of them the CVaR was taken of, whose tail holds ⌈fraction N⌉; without it, any number.
+    """
+    floor, share = math.floor(mean), fraction if episodes is None else tail_share(episodes, fraction)
+    return floor + min(1.0, (mean - floor) / share)
 
 
 def independent_cvar(mean: float, fraction: float = WORST) -> float:

@@ -2,6 +2,7 @@
 
     statistics/      what is compared, as numbers: no drawing, no page
     drawing/         numbers as figures
+    harm             what is measured: counts or costs, its limit, its tail, its words and digits
     style, words     how methods are called and look, how numbers are written: the same everywhere
     tables, measuring, versus, elsewhere    numbers as tables
     blocks           which of these figures and tables a dilemma's section shows, one declaration each

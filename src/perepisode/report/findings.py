@@ -64,7 +64,7 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
     if not rivals:
         mean = number(chosen.interval(metrics.mean).mean)
         return f"{name}: {chosen.label} averages {mean} violations an episode, and {own} in its worst tenth."
-    others = [point.interval(metrics.cvar).mean for point in rivals]
+    others = [point.tail.mean for point in rivals]
     span = number(others[0]) if len(others) == 1 else f"{number(min(others))} to {number(max(others))}"
     nearest, verb = ("agent", "commits") if len(others) == 1 else ("agents", "commit")
     returns = ""
@@ -79,7 +79,7 @@ def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
 
 
 def _worst(point: Point) -> str:
-    return plus_minus(*point.interval(metrics.cvar)[:2])
+    return point.harm.pair(*point.tail[:2])
 
 
 def _mean_view(view: View) -> Iterator[str]:
@@ -129,8 +129,8 @@ def _same_mean_sentence(view: View, even: matched.Even) -> str:
     """Agents that are equally ethical on average, per episode."""
     tails = [f"{look(read.method).label} {plus_minus(*read.tail.cvar[:2])}" for read in even.reads if read.tail]
     text = f"At the same mean of {number(even.level)} violations an episode the worst-tenth mean is {', '.join(tails)}"
-    if view.whole:
-        alone, least = number(metrics.independent_cvar(even.level)), number(metrics.least_cvar(even.level))
+    if view.harm.whole:
+        alone, least = map(view.harm.text, (view.harm.independent(even.level), view.harm.least(even.level)))
         text += f"; if violations fell independently of each other it would be {alone}, and it cannot be below {least}"
     return f"{text}.{_beyond(even.reads)}"
 
@@ -159,7 +159,7 @@ def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
     """Worst-decile means at matched return with Welch's test, each rival judged on its own."""
     judged = []
     for rival in rivals:
-        test = compare.welch(rival.each(metrics.cvar), chosen.each(metrics.cvar))
+        test = compare.welch(rival.tails, chosen.tails)
         if test.p != test.p:
             verdict = "one seed, no test"
         else:
@@ -224,7 +224,7 @@ def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> Iterator[st
         yield f"Not truly matched: {listed} against {number(chosen.mean_return)} of {chosen.label}; {remedy}."
     if not rivals:
         yield "No other method to match with, so nothing here is a comparison at equal return."
-    seen = [(point, point.each(metrics.cvar)) for point in (chosen, *rivals)]
+    seen = [(point, point.tails) for point in (chosen, *rivals)]
     flat = [point.label for point, tails in seen if tails.size > 1 and np.ptp(tails) == 0]
     if flat:
         yield f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero is not certainty."

@@ -7,6 +7,7 @@ import pandas as pd
 
 from perepisode import metrics
 from perepisode.evaluation import compare
+from perepisode.report.harm import Harm
 from perepisode.report.statistics import frontiers, matched
 from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View
 from perepisode.report.style import dilemma_name, look
@@ -34,12 +35,14 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     """The focal agent and, of every rival method, the arm of nearest return (the paper's Table 1)."""
     points = [chosen, *matched.partners(view, chosen)]
     tails = [matched.tail(point, chosen) for point in points]
-    shown, frame = _tails([point.label for point in points], tails, _over(chosen))
+    shown, frame = _tails(view.harm, [point.label for point in points], tails, _over(chosen))
     shown["Agent"] = _marked(view, [(point, chosen) for point in points])
     if over := _over(chosen):
         shown[over] = [percent(one.p_over.mean) for one in tails]  # its interval would not fit beside the bootstrap's
-    bounds = [compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], metrics.cvar) for point in points]
-    shown["Bootstrap"] = [f"{low:.2f} – {high:.2f}" for low, high in bounds]
+    bounds = [
+        compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], view.harm.worst) for point in points
+    ]
+    shown["Bootstrap"] = [f"{view.harm.text(low)} – {view.harm.text(high)}" for low, high in bounds]
     shown["Tail / N"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
     frame["bootstrap_low"], frame["bootstrap_high"] = zip(*bounds)
     frame["tail_episodes"] = [point.tail_episodes for point in points]
@@ -59,7 +62,7 @@ def matched_wider(view: View, chosen: Point) -> Table | None:
     if not pairs:
         return None
     tails = [matched.tail(point, own) for point, own in pairs]
-    shown, frame = _tails([point.label for point, _ in pairs], tails, "P(>k)")
+    shown, frame = _tails(view.harm, [point.label for point, _ in pairs], tails, "P(>k)")
     shown["Agent"] = _marked(view, pairs)
     frame.insert(0, "focal", [own.label for _, own in pairs])
     note = (
@@ -104,7 +107,9 @@ def matched_interpolated(view: View, chosen: Point) -> Table | None:
         note += f" Not reached: {', '.join(missing)}."
     title, name = "Matched tails, interpolated to the same return", f"matched_interpolated_{slug(view.dilemma)}"
     over = _over(chosen) if all(own is chosen for own, *_ in groups) else "P(>k)"
-    table = _read_table(name, title, note, [read for *_, read in groups], [label for _, label, _ in groups], over)
+    table = _read_table(
+        view.harm, name, title, note, [read for *_, read in groups], [label for _, label, _ in groups], over
+    )
     table.frame.insert(0, "focal", [own.label for own, *_ in groups])
     return table
 
@@ -115,28 +120,28 @@ def same_violations(view: View, chosen: Point) -> Table | None:
     if found is None:
         return None
     note = (
-        f"All frontiers read at {number(found.level)} violations an episode, the number nearest to {chosen.label} that "
-        f"most of them reach. {_between(view)}"
+        f"All frontiers read at {view.harm.text(found.level)} {view.harm.each}, the number nearest to {chosen.label} "
+        f"that most of them reach. {_between(view)}"
     )
     implied = {}
-    if view.whole:
-        alone, least = metrics.independent_cvar(found.level), metrics.least_cvar(found.level)
+    if view.harm.whole:
+        alone, least = view.harm.independent(found.level), view.harm.least(found.level)
         implied = {"independent_cvar": alone, "least_cvar": least}
         note += (
-            f" An agent of that mean whose violations fall independently of each other has {number(alone)} in its "
-            f"worst tenth, and none has less than {number(least)}."
+            f" An agent of that mean whose violations fall independently of each other has {view.harm.text(alone)} in "
+            f"its {view.harm.tail}, and none has less than {view.harm.text(least)}."
         )
     note += "".join(f" {look(read.method).label} is left out: {read.between}." for read in found.reads if not read.tail)
     reached = [read for read in found.reads if read.tail]
     title, name = "Methods at the same mean violations", f"same_violations_{slug(view.dilemma)}"
     labels = [look(read.method).label for read in reached]
-    return _read_table(name, title, note, reached, labels, _over(chosen), **implied)
+    return _read_table(view.harm, name, title, note, reached, labels, _over(chosen), **implied)
 
 
 def _between(view: View) -> str:
     """How a row between two arms is read."""
     how = "means and tails along a straight line."
-    if view.whole:
+    if view.harm.whole:
         how = (
             "means along a straight line, tails by how far they are from independent violations of the same mean; "
             "between two budgets in each episode, an agent that keeps b in 40 % of its episodes."
@@ -149,10 +154,10 @@ def _between(view: View) -> str:
 
 
 def _read_table(
-    name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str, **more
+    harm: Harm, name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str, **more
 ) -> Table:
     """A table of tails that are read between arms; `more` is for the CSV alone."""
-    shown, frame = _tails(labels, [read.tail for read in reads if read.tail is not None], over)
+    shown, frame = _tails(harm, labels, [read.tail for read in reads if read.tail is not None], over)
     shown["Read between"] = [read.between for read in reads]
     frame = frame.assign(between=shown["Read between"], **more)
     return Table(name, title, note, shown, frame, [read.method for read in reads])
@@ -162,17 +167,19 @@ def _over(chosen: Point) -> str:
     return f"P(>{chosen.budget:g})" if chosen.budget == chosen.budget else ""
 
 
-def _tails(labels: list[str], tails: list[matched.Tail], over: str) -> tuple[dict[str, list[str]], pd.DataFrame]:
+def _tails(
+    harm: Harm, labels: list[str], tails: list[matched.Tail], over: str
+) -> tuple[dict[str, list[str]], pd.DataFrame]:
     """What is compared, as it is shown and as it is exported."""
     tests = [one.against_focal for one in tails]
     shown = {
         "Agent": labels,
         "Return": [plus_minus(*one.returns[:2]) for one in tails],
-        "Violations": [plus_minus(*one.mean[:2]) for one in tails],
-        "P(≥1)": [number(one.p_any.mean) for one in tails],
+        harm.heading: [harm.pair(*one.mean[:2]) for one in tails],
+        harm.any: [number(one.p_any.mean) for one in tails],
         over: [percent(*one.p_over[:2]) for one in tails],
-        "Std": [number(one.std.mean) for one in tails],
-        metrics.CVAR: [plus_minus(*one.cvar[:2]) for one in tails],
+        "Std": [harm.text(one.std.mean) for one in tails],
+        harm.cvar: [harm.pair(*one.cvar[:2]) for one in tails],
         "Welch t (p)": ["" if test is None else f"{number(test.t, 1)} ({p_value(test.p)})" for test in tests],
     }
     frame = pd.DataFrame({"agent": labels})
@@ -207,9 +214,9 @@ def cost_of_compliance(view: View, chosen: Point) -> Table:
         "Agent": list(frame["agent"]),
         "Return": [plus_minus(*point.gained[:2]) for point in points],
         "% of unconstrained": [percent(share) for share in frame["return"] / free.mean],
-        "Violations / step": [scientific(rate) for rate in frame["rate"]],
-        "Violations / episode": [plus_minus(*point.interval(metrics.mean)[:2]) for point in points],
-        "P(≥1)": [number(share) for share in frame["p_any"]],
+        f"{view.harm.heading} / step": [scientific(rate) for rate in frame["rate"]],
+        f"{view.harm.heading} / episode": [view.harm.pair(*point.interval(metrics.mean)[:2]) for point in points],
+        view.harm.any: [number(share) for share in frame["p_any"]],
         "Gap": [plus_minus(*one[:2]) for one in gaps],
     }
     note = "Gap = unconstrained return − return; its interval is √(CI² of the one + CI² of the other)."
@@ -271,7 +278,7 @@ def _complete_row(point: Point, others: list[str]) -> dict:
     rest = {}
     for name in others:
         rest[f"violations_{name}"] = float(np.mean([seed.others[name].mean() for seed in point.seeds]))
-        rest[f"cvar_{name}"] = float(np.mean([metrics.cvar(seed.others[name]) for seed in point.seeds]))
+        rest[f"cvar_{name}"] = float(np.mean([point.harm.worst(seed.others[name]) for seed in point.seeds]))
     rest["steps"] = max(seed.steps for seed in point.seeds)
     return _joined(agent, counted, rest, {"seeds": len(point.seeds), "episodes": point.episodes})
 

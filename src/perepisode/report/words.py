@@ -33,9 +33,14 @@ def count(value: float) -> str:
     """A large count to three digits: "10⁸", "4.59 × 10⁷"; below a million as it is."""
     if not value >= 1e6:
         return "–" if value != value else f"{value:,.0f}"
-    mantissa, power = f"{value:.2e}".split("e+")
+    return power_of_ten(value, 2)
+
+
+def power_of_ten(value: float, digits: int = 1) -> str:
+    """ "4.6 × 10⁷", or "10⁸" alone; of numbers from ten on."""
+    mantissa, power = f"{value:.{digits}e}".split("e+")
     ten = "10" + power.lstrip("0").translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return ten if mantissa == "1.00" else f"{float(mantissa):g}\u00a0×\u00a0{ten}"
+    return ten if float(mantissa) == 1 else f"{float(mantissa):g}\u00a0×\u00a0{ten}"
 
 
 def p_value(p: float) -> str:

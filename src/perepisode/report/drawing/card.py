@@ -35,7 +35,7 @@ def card(points: Sequence[Point], dilemma: str) -> Drawing:
         facts = {
             "return": point.mean_return,
             "p_over": point.interval(metrics.over_one).mean,
-            "cvar": point.interval(metrics.cvar).mean,
+            "cvar": point.tail.mean,
         }
         _panel(axes, point, shares, facts, harm)
         rows.append({"agent": point.label, **dict(zip(BINS, shares)), **facts, "episodes": point.episodes})

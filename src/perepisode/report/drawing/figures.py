@@ -14,6 +14,7 @@ from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
 from perepisode.methods import Family
 from perepisode.report.drawing.canvas import BAND, FAINT, INK, Drawing, name_points, sheet
+from perepisode.report.harm import Harm
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import dilemma_name, esr, look, of_family, per_episode, sweeps
@@ -116,11 +117,11 @@ def tail(view: View, exact: Sequence[dict]) -> Drawing:
     rows = []
     for point in view.main:
         row: dict = {"agent": point.label, "method": point.method}
-        for name, metric in (("violations", metrics.mean), ("cvar", metrics.cvar)):
+        for name, metric in (("violations", metrics.mean), ("cvar", view.harm.worst)):
             row[name], row[f"{name}_ci"], _ = point.interval(metric)
-        if view.whole:
-            row["least_cvar"] = point.interval(_implied(metrics.least_cvar)).mean
-            row["independent_cvar"] = point.interval(_implied(metrics.independent_cvar)).mean
+        if view.harm.whole:
+            row["least_cvar"] = point.interval(_implied(metrics.least_cvar, view.harm)).mean
+            row["independent_cvar"] = point.interval(_implied(metrics.independent_cvar, view.harm)).mean
         with np.errstate(invalid="ignore"):  # no violation at all has no dispersion
             dispersions = point.each(metrics.std) ** 2 / point.each(metrics.mean)  # 1 where they are independent
         row["least_dispersion"], row["most_dispersion"] = dispersions.min(), dispersions.max()
@@ -129,26 +130,27 @@ def tail(view: View, exact: Sequence[dict]) -> Drawing:
         "Violations in the worst tenth of episodes against the mean of all (± 95 % t interval over seeds): "
         "agents of equal mean differ in height alone. Curves: how tails are read between arms."
     )
-    if view.whole:
+    if view.harm.whole:
         means = np.linspace(0, max(row["violations"] for row in rows), 400)
+        share = max(view.harm.share(seed.counts.size) for point in view.main for seed in point.seeds)
         for label, law, line in LAWS:
-            axes.plot(means, [law(mean) for mean in means], line, color=FAINT, lw=1.2, label=label, zorder=1)
+            axes.plot(means, [law(mean, share) for mean in means], line, color=FAINT, lw=1.2, label=label, zorder=1)
         caption += (
             " On the dotted line one violation says nothing about the next; no agent can lie below the grey line."
         )
     for method in view.methods:
         own = [point for point in view.main if point.method == method]
-        harms, tails = ([point.interval(metric) for point in own] for metric in (metrics.mean, metrics.cvar))
+        harms, tails = ([point.interval(metric) for point in own] for metric in (metrics.mean, view.harm.worst))
         _draw_points(axes, method, harms, tails, joined=False)
         if sweeps(method):
             for low, high in itertools.pairwise(view.of(method)):
-                axes.plot(*matched.tails_between(low, high, view.whole), color=look(method).colour, lw=1.1, zorder=2)
+                axes.plot(*matched.tails_between(low, high), color=look(method).colour, lw=1.1, zorder=2)
     _draw_exact(axes, exact, "cvar", "none")
-    _against_violations(axes, f"{metrics.CVAR} (violations)")
+    _against_violations(axes, f"{view.harm.cvar} ({view.harm.name})")
     axes.set_xlim(left=-0.05 * axes.get_xlim()[1])  # an interval may reach below zero, a count does not
     axes.set_ylim(bottom=-0.05 * axes.get_ylim()[1])
     named = [point for point in view.main if sweeps(point.method)]
-    name_points(axes, [_named(point, point.interval(metrics.cvar).mean) for point in named])
+    name_points(axes, [_named(point, point.tail.mean) for point in named])
     axes.legend(loc="upper left")  # no tail is far above its mean
     return Drawing(figure, pd.DataFrame(rows), caption)
 
@@ -163,7 +165,7 @@ def budget_sweep(view: View) -> Drawing:
             if point.budget == point.budget:
                 row = {"agent": point.label, "method": method, "budget": point.budget}
                 row["return"], row["return_ci"], _ = point.gained
-                row["cvar"], row["cvar_ci"], _ = point.interval(metrics.cvar)
+                row["cvar"], row["cvar_ci"], _ = point.tail
                 rows.append(row)
                 sweeps.setdefault(point.arm.partition(", ")[2], []).append(row)
         for line, (more, own) in zip(itertools.cycle(("-", "--", ":", "-.")), sweeps.items()):
@@ -171,7 +173,7 @@ def budget_sweep(view: View) -> Drawing:
     limit = max(row["budget"] for row in rows)
     bottom.plot([0, limit], [0, limit], "--", color=FAINT, lw=1, label="worst tenth = budget")
     top.set_ylabel("mean return")
-    bottom.set(xlabel="budget (violations an episode)", ylabel=f"{metrics.CVAR} (violations)")
+    bottom.set(xlabel="budget (violations an episode)", ylabel=f"{view.harm.cvar} ({view.harm.name})")
     bottom.set_ylim(bottom=0)
     figure.legend(*bottom.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     caption = (
@@ -203,9 +205,9 @@ def _named(point: Point, height: float) -> tuple[float, float, str, str]:
     return point.interval(metrics.mean).mean, height, point.arm or label, colour
 
 
-def _implied(law: Callable[[float, float], float]) -> compare.Metric:
+def _implied(law: Callable[[float, float], float], harm: Harm) -> compare.Metric:
     """The CVaR that a seed's mean alone implies, of as large a tail as its episodes have."""
-    return lambda counts: law(metrics.mean(counts), metrics.tail_size(counts.size) / counts.size)
+    return lambda counts: law(metrics.mean(counts), harm.share(counts.size))
 
 
 def _against_violations(axes: Axes, height: str) -> None:

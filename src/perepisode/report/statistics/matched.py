@@ -77,7 +77,7 @@ def focal(view: View) -> Point | None:
     if stated:
         return min(stated, key=lambda point: abs(point.value - 1) if point.value == point.value else np.inf)
     others = [point for point in view.main if sweeps(point.method)] or list(view.main)
-    return min(others, key=lambda point: point.interval(metrics.cvar).mean, default=None)
+    return min(others, key=lambda point: point.tail.mean, default=None)
 
 
 def rivals(view: View, chosen: Point) -> list[str]:
@@ -111,8 +111,8 @@ def tail(point: Point, chosen: Point) -> Tail:
         point.interval(metrics.p_any),
         point.interval(partial(_p_over, budget=chosen.budget)),
         point.interval(metrics.std),
-        point.interval(metrics.cvar),
-        None if point is chosen else compare.welch(point.each(metrics.cvar), chosen.each(metrics.cvar)),
+        point.tail,
+        None if point is chosen else compare.welch(point.tails, chosen.tails),
     )
 
 
@@ -191,7 +191,7 @@ def _read(
         return Interpolated(method, _name(low), values._replace(against_focal=test))
     # with one seed there is no test, and no interval either
     told_apart = not compare.welch(axis.each(high), axis.each(low)).p >= TOLD_APART
-    between = _Between(low, high, view.whole)
+    between = _Between(low, high)
 
     def read(mix: compare.Mix) -> compare.Reading:
         found = compare.read_between(axis.each(low), axis.each(high), level, mix)
@@ -201,7 +201,7 @@ def _read(
     reference = against
     if isinstance(against, Point):  # it gave the level, so an error of its own position counts as one of the arms'
         place = axis.each(against)
-        reference = compare.t_interval(against.each(metrics.cvar) - tails.slope * (place - place.mean()))
+        reference = compare.t_interval(against.tails - tails.slope * (place - place.mean()))
     held = Interval(level, float("nan"), 1)  # the level itself varies with nothing
     values = Tail(
         held if axis is RETURN else read(between.straight(RETURN.each)).value,
@@ -216,9 +216,9 @@ def _read(
     return Interpolated(method, name, values)
 
 
-def tails_between(low: Point, high: Point, whole: bool) -> tuple[np.ndarray, np.ndarray]:
+def tails_between(low: Point, high: Point) -> tuple[np.ndarray, np.ndarray]:
     """Mean violations and CVaR from one arm to the next."""
-    tail_at, weights = _Between(low, high, whole).cvar(), np.linspace(0.0, 1.0, 24)
+    tail_at, weights = _Between(low, high).cvar(), np.linspace(0.0, 1.0, 24)
     pairs = [(i, j) for i in range(len(low.seeds)) for j in range(len(high.seeds))]
     tails = [np.mean([tail_at(i, j, float(weight)) for i, j in pairs]) for weight in weights]
     return (1 - weights) * VIOLATIONS.of(low) + weights * VIOLATIONS.of(high), np.array(tails)
@@ -227,10 +227,10 @@ def tails_between(low: Point, high: Point, whole: bool) -> tuple[np.ndarray, np.
 class _Between:
     """What lies between two arms of a method; each value is a `mix(i, j, weight)` of seeds i and j (compare.Mix)."""
 
-    def __init__(self, low: Point, high: Point, whole: bool):
-        self.arms = low, high
+    def __init__(self, low: Point, high: Point):
+        self.arms, self.harm = (low, high), low.harm
         self.mixed = low.method in per_episode()  # no agent between two budgets in each episode, but both by turns
-        self.chance = whole and not self.mixed  # costs have no law of independence
+        self.chance = self.harm.whole and not self.mixed  # costs have no law of independence
         self.mean = self.straight(VIOLATIONS.each)
 
     def straight(self, values: Callable[[Point], np.ndarray]) -> compare.Mix:
@@ -256,16 +256,19 @@ class _Between:
         return lambda i, j, weight: math.sqrt(max(square(i, j, weight) - self.mean(i, j, weight) ** 2, 0.0))
 
     def cvar(self) -> compare.Mix:
+        fraction = self.harm.fraction
         if self.mixed:
             low, high = ([metrics.histogram(seed.counts) for seed in arm.seeds] for arm in self.arms)
-            return lambda i, j, weight: metrics.mixture_cvar(low[i], high[j], weight)
+            return lambda i, j, weight: metrics.mixture_cvar(low[i], high[j], weight, fraction)
         if not self.chance:
-            return self.straight(lambda arm: arm.each(metrics.cvar))
-        mix = self.beside(metrics.cvar, metrics.independent_cvar)
+            return self.straight(lambda arm: arm.tails)
+        episodes = max((seed.counts.size for arm in self.arms for seed in arm.seeds), key=self.harm.share)
+        mix = self.beside(self.harm.worst, partial(metrics.independent_cvar, fraction=fraction))
 
         def possible(i: int, j: int, weight: float) -> float:
             value = mix(i, j, weight)
-            return max(value, metrics.least_cvar(self.mean(i, j, weight))) if 0 < weight < 1 else value
+            least = metrics.least_cvar(self.mean(i, j, weight), fraction, episodes)
+            return max(value, least) if 0 < weight < 1 else value
 
         return possible
 
