@@ -17,7 +17,7 @@ FLOORS = (
     ("settings", "metrics", "compilation", "__init__"),
     ("later",),
     ("config", "pytree", "reading"),
-    ("outside",),
+    ("outside", "terminal"),
     ("environments",),
     ("methods",),
     ("runs",),

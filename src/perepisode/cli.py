@@ -266,11 +266,13 @@ class Evaluate:
     def __call__(self) -> int:
         _prepare_jax("evaluate")
         from perepisode.evaluation.rollout import evaluate
+        from perepisode.report import printed
 
         if not self.paths:
             raise Refused("no run given; name run folders, a folder of them, or agents")
         out = self.out or _home(self.paths[0]) / "episodes.parquet"
         evaluate(self.paths, out, self.envs, self.steps, self.first, self.seed)
+        printed.judged(out)
         runs = " ".join(dict.fromkeys(str(_home(path) if path.is_dir() else path) for path in self.paths))
         print(f"wrote {out}\nnext: perepisode report {out} --runs {runs}")
         return 0
@@ -310,11 +312,14 @@ class Report:
     discussion: Path | None = None
 
     def __call__(self) -> int:
+        from perepisode.report import printed
         from perepisode.report.page import build
         from perepisode.trained import find
 
         curves = [trained for path in self.runs for trained in find(path)]
-        page = build(self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion)
+        page = build(
+            self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion, printed.report
+        )
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 

@@ -1,7 +1,7 @@
 """One self-contained page from episodes tables: `build` reads, compares, draws and writes."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from perepisode.report.links import filled, titles
 from perepisode.report.sections import Section, sections
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import distilled
-from perepisode.report.statistics.points import PROTOCOLS, Episodes, View
+from perepisode.report.statistics.points import Episodes
 from perepisode.report.style import dilemma_name, look
 from perepisode.runs import write_atomically
 from perepisode.trained import Trained
@@ -37,37 +37,30 @@ def build(
     exact: Iterable[str | Path | dict] = (),
     watch: Iterable[str | Path] = (),
     discussion: str | Path | None = None,
+    told: Callable[[Inputs, findings.Finding], None] = lambda *_: None,
 ) -> Path:
     """Write index.html, report.md, a CSV for every figure and table, and return the page's path.
 
     `curves` are trained agents, run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the
     exact optima of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over,
     distribution), `watch` folders that `perepisode watch` wrote, to link to, `discussion` a text whose numbers are
-    read from this report's tables (see report/discussion.py).
+    read from this report's tables (see report/discussion.py).  Whoever is to be `told` hears the finding.
     """
     table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
     study = Episodes(table)
     del table  # the sorted columns are all that is needed from here on
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
     drawn = training.read(curves, study.arms)
-    inputs = Inputs(study, _views(study), drawn, read, _read_exact(exact), _linked(watch, out_dir))
+    inputs = Inputs(study, study.views(), drawn, read, _read_exact(exact), _linked(watch, out_dir))
     finding = findings.find(study, inputs.views)
     with canvas.style():
         found = sections(inputs)
     if discussion is not None:
         frames = {block.name: block.frame for section in found for block in section.blocks}
         found.insert(0, Section("discussion", "Discussion", words=own_words.read(discussion, frames)))
-    return _write(Path(out_dir), inputs, finding, found)
-
-
-def _views(study: Episodes) -> list[View]:
-    """A view of every dilemma that agents were trained for, by the unbiased protocol if it has episodes."""
-    for protocol in PROTOCOLS:
-        views = [study.view(dilemma, protocol) for dilemma in study.dilemmas]
-        trained = [view for view in views if any(point.method != "unconstrained" for point in view.points)]
-        if found := trained or [view for view in views if view.points]:
-            return found
-    raise ValueError("no episode is in_first or in_window and finished; evaluate for longer")
+    page = _write(Path(out_dir), inputs, finding, found)
+    told(inputs, finding)
+    return page
 
 
 def _linked(pages: Iterable[str | Path], out: str | Path) -> list[tuple[str, str]]:

@@ -4,8 +4,8 @@ import csv
 import io
 import json
 
+from perepisode import terminal
 from perepisode.runs import Run, folder_name
-from perepisode.study.overview import text_table
 from perepisode.study.packing import GIB, Bench, Device, memory_of, pack, programs
 from perepisode.study.plan import Study, Task
 
@@ -23,7 +23,7 @@ def table(families: Families) -> str:
     counts = " + ".join(f"{family} {len(runs)}" for family, runs in families.items())
     steps = {run.steps for runs in families.values() for run in runs}
     total = sum(map(len, families.values()))
-    listed = text_table(("family", "dilemma", "method", "arm", "gamma", "seeds"), rows)
+    listed = terminal.plain(("family", "dilemma", "method", "arm", "gamma", "seeds"), rows)
     return f"{listed}\n{total} runs of {', '.join(f'{n:.3g}' for n in sorted(steps))} steps: {counts}\n"
 
 
@@ -59,7 +59,7 @@ def plan_text(study: Study, bench: Bench, device: Device, gpus: int) -> str:
     packs = len(study.of_kind("train"))
     shared = f"; about {hours / gpus:.1f} h on {gpus} of them" if gpus > 1 else ""
     return (
-        text_table(headings, rows)
+        terminal.plain(headings, rows)
         + f"\n{study.runs} runs in {packs} packs, {steps:.3g} steps, {hours:.1f} device hours at "
         + f"{bench.steps_per_second:,.0f} steps/s ({bench.source}){shared}; "
         + f"the {device.kind} has {device.memory / GIB:.0f} GiB\n"
