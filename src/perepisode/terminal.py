@@ -1,5 +1,6 @@
 """What is printed for people: tables that fit the terminal they are seen on, and plain ones for files and pipes."""
 
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,11 @@ def plain(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def seen() -> bool:
     """Whether a person looks on, and not a file or another program."""
     return sys.stdout.isatty()
+
+
+def redraws() -> bool:
+    """Whether that person's terminal lets what was printed be drawn over."""
+    return seen() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
 def console() -> Any:

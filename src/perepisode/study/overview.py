@@ -92,4 +92,4 @@ class Table(View):
 
 
 def for_this_terminal(workers: int) -> View:
-    return Table(workers) if terminal.seen() else Lines(workers)
+    return Table(workers) if terminal.redraws() else Lines(workers)
