@@ -88,7 +88,7 @@ class Plan(Packed):
 
         device, study = self.device(), self.study()
         bench = packing.bench_of(self.bench, study.tasks[0].members[0].run())
-        print(listing.plan_text(study, bench, device, self.gpus or device.count), end="")
+        print(listing.plan_text(study, bench, device, self.gpus), end="")
         print(f"next: perepisode study run --env {self.env} --out {self.out}")
         return 0
 
