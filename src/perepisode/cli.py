@@ -112,7 +112,7 @@ class Train(Asked):
             print(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
         folders = []
         for members in populations:
-            options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(), files)
+            options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(runs), files)
             folders += train(members, options)
         for folder in folders:
             print(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")

@@ -86,7 +86,7 @@ def drawn(live) -> list[str]:
 
 def test_the_live_table_fits_sixty_columns():
     clock = Clock()
-    live = progress.LiveTable(clock)
+    live = progress.LiveTable(clock=clock)
     live.begin(RUNS, 0)
     clock.now += 41.3
     bar, said, *_ = drawn(live)
@@ -107,7 +107,7 @@ def test_the_live_table_fits_sixty_columns():
 def test_time_passes_between_two_looks_and_compiling_is_none_of_it():
     """Ten updates in twenty seconds; nine seconds later, the next look being due at twenty, the rest has nine less."""
     clock = Clock()
-    live = progress.LiveTable(clock)
+    live = progress.LiveTable(clock=clock)
     live.begin(RUNS, 40)  # it was stopped before
     clock.now += 300  # compiling
     live.pace = progress.Pace(RUNS, 40, clock)
@@ -125,7 +125,7 @@ def test_time_passes_between_two_looks_and_compiling_is_none_of_it():
 
 def test_long_times_leave_room_for_the_bar():
     clock = Clock()
-    live = progress.LiveTable(clock)
+    live = progress.LiveTable(clock=clock)
     live.begin(RUNS, 0)
     live.pace = progress.Pace(RUNS, 0, clock)
     clock.now += 99 * 3600
@@ -137,7 +137,7 @@ def test_long_times_leave_room_for_the_bar():
 
 def test_more_runs_than_lines_are_shown_by_their_means(monkeypatch):
     monkeypatch.setenv("LINES", "9")
-    live = progress.LiveTable(Clock())
+    live = progress.LiveTable(clock=Clock())
     live.begin(RUNS, 0)
     live.rows = [[{**ROW, "return": value}] for value in (1.0, 2.0, 5.0, 7.0)]
     lines = drawn(live)
@@ -161,6 +161,8 @@ def test_arms_that_differ_in_a_setting_are_told_apart(capsys):
         "esr k=1, told loud γ=1, entropy=0.2",
         "pid_lagrangian d=0.75 γ=1",
     ]
+    assert progress.labels(runs[:2], among=runs) == ["esr k=1, told loud γ=1, entropy=0.1"] * 2  # trained by turns
+    assert progress.labels(runs[:2]) == ["esr k=1, told loud γ=1"] * 2
     plain = progress.PlainLines(clock=Clock())
     plain.start(runs, 0)
     plain.compiled()

@@ -25,8 +25,9 @@ class Progress:
     def stop(self) -> None: ...
 
 
-def for_this_terminal() -> Progress:
-    return LiveTable() if terminal.redraws() else PlainLines()
+def for_this_terminal(among: Sequence[Run] = ()) -> Progress:
+    """`among` are all the runs that a person asked for, whose names have to tell them apart."""
+    return LiveTable(among) if terminal.redraws() else PlainLines(among)
 
 
 class Pace:
@@ -82,12 +83,13 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
-def labels(runs: Sequence[Run]) -> list[str]:
+def labels(runs: Sequence[Run], among: Sequence[Run] = ()) -> list[str]:
     """Of each run its method and arm, and in what it differs from others of that name; the seeds of one are alike."""
+    known, runs = len(runs), [*runs, *among]
     named = [f"{run.method} {run.arm}{' γ=1' if run.gamma == 1 else ''}".strip() for run in runs]
     columns = [{"dilemma": run.dilemma, "gamma": run.gamma, "detector": run.detector} for run in runs]
     apart = settings.told_apart(named, [own | stated(run.to_json()) for own, run in zip(columns, runs)])
-    return [", ".join(filter(None, pair)) for pair in zip(named, apart)]
+    return [", ".join(filter(None, pair)) for pair in zip(named, apart)][:known]
 
 
 def by_arm(names: Sequence[str], rows: Sequence[Row]) -> dict[str, Row]:
@@ -101,11 +103,11 @@ def by_arm(names: Sequence[str], rows: Sequence[Row]) -> dict[str, Row]:
 class PlainLines(Progress):
     """After the first updates, then once a minute and at the end: the pace, and a line for the seeds of each arm."""
 
-    def __init__(self, every: float = 60.0, clock: Callable[[], float] = time.monotonic):
-        self.every, self.clock, self.last = every, clock, float("-inf")
+    def __init__(self, among: Sequence[Run] = (), every: float = 60.0, clock: Callable[[], float] = time.monotonic):
+        self.among, self.every, self.clock, self.last = among, every, clock, float("-inf")
 
     def start(self, runs, done):
-        self.runs, self.done, self.names = runs, done, labels(runs)
+        self.runs, self.done, self.names = runs, done, labels(runs, self.among)
         self.began = self.clock()
         self._say(f"training {len(runs)} run{'s' * (len(runs) > 1)} of {runs[0].steps:,} steps each")
         self._say(f"{done}/{runs[0].updates} updates · compiling")
@@ -133,8 +135,8 @@ class PlainLines(Progress):
 class LiveTable(Progress):
     """A bar with the time since the program was compiled and the time left, and the latest numbers of every run."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic):
-        self.clock, self.rows, self.pace = clock, None, None
+    def __init__(self, among: Sequence[Run] = (), clock: Callable[[], float] = time.monotonic):
+        self.among, self.clock, self.rows, self.pace = among, clock, None, None
 
     def start(self, runs, done):
         self.begin(runs, done)
@@ -144,7 +146,8 @@ class LiveTable(Progress):
         self.live.start()
 
     def begin(self, runs: Sequence[Run], done: int) -> None:
-        self.runs, self.done, self.names, self.began = runs, done, labels(runs), self.clock()
+        self.runs, self.done, self.began = runs, done, self.clock()
+        self.names = labels(runs, self.among)
 
     def compiled(self):
         self.live.console.print(f"compiled in {self.clock() - self.began:.0f} s")
