@@ -301,7 +301,7 @@ class Distill:
 class Report:
     """Figures, tables and one HTML page from episodes tables, ours or anybody's."""
 
-    # Episodes tables, parquet or CSV; at least method, seed, return, violations.
+    # Episodes tables, parquet or CSV; at least method, seed, return, violations or cost.
     episodes: Annotated[tuple[Path, ...], tyro.conf.Positional]
     out: Path = Path("report")  # Folder to write.
     runs: tuple[Path, ...] = ()  # Folders of run folders, or agents by name or file, for training curves and λ.
@@ -310,6 +310,10 @@ class Report:
     watch: tuple[Path, ...] = ()  # Folders that `perepisode watch` wrote, to link to.
     # Your own words, with numbers read from the report's tables (docs/bring-your-own-agent.md).
     discussion: Path | None = None
+    limit: float | None = setting(None, low=0)  # What an episode may have: how many are over it, and by how much.
+    cvar: float = setting(0.1, low=0, high=1)  # Share of the episodes, the worst ones, that the CVaR averages.
+    # What methods are called, as method=name: --names ppo_lag="PPO Lagrangian" cpo=CPO.
+    names: tuple[str, ...] = ()
 
     def __call__(self) -> int:
         from perepisode.report import printed
@@ -318,8 +322,9 @@ class Report:
 
         curves = [trained for path in self.runs for trained in find(path)]
         page = build(
-            self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion, printed.report
-        )
+            self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion,
+            float("nan") if self.limit is None else self.limit, self.cvar, _named(self.names), printed.report,
+        )  # fmt: skip
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 
@@ -494,6 +499,14 @@ def _prepare_jax(command: str) -> None:
     from perepisode.compilation import use_cache
 
     use_cache()
+
+
+def _named(names: Iterable[str]) -> dict[str, str]:
+    """method=name, as words of the command line."""
+    pairs = [text.partition("=") for text in names]
+    if wrong := [text for text, (_, equals, name) in zip(names, pairs) if not (equals and name.strip())]:
+        raise Refused(f"--names {wrong[0]!r} gives no name; write method=name")
+    return {method: name.strip() for method, _, name in pairs}
 
 
 def _home(path: Path) -> Path:

@@ -25,9 +25,24 @@ def test_welch_equals_scipy():
 
 
 def test_welch_without_spread_or_with_one_seed_invents_nothing():
-    assert compare.welch([1, 1, 1], [2, 2, 2])[:2] == (-np.inf, 0.0)
+    assert compare.welch([1, 1, 1], [2, 2, 2]).t == -np.inf
+    assert np.isnan(compare.welch([1, 1, 1], [2, 2, 2]).p)
     assert compare.welch([1, 1], [1, 1])[:2] == (0.0, 1.0)
     assert np.isnan(compare.welch([1], [2, 3]).t)
+
+
+def test_the_interval_of_a_difference_equals_scipy():
+    a, b = [1.0, 1.2, 1.5], [2.0, 2.1, 2.6, 2.2]
+    ours, theirs = compare.difference(a, b), stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    assert (ours.mean - ours.half, ours.mean + ours.half) == pytest.approx((theirs.low, theirs.high))
+    assert np.isnan(compare.difference([1.0], b).half)
+    assert compare.difference([1, 1], [3, 3])[:2] == (-2.0, 0.0)
+
+
+def test_holm_by_hand():
+    assert compare.holm([0.04, 0.01, float("nan"), 0.03]) == pytest.approx([0.06, 0.03, np.nan, 0.06], nan_ok=True)
+    assert compare.holm([0.5, 0.6]) == [1.0, 1.0]
+    assert compare.holm([]) == []
 
 
 def test_t_interval_equals_scipy_and_is_absent_for_one_seed():

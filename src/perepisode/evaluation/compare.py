@@ -89,6 +89,34 @@ def welch(a: ArrayLike, b: ArrayLike) -> Welch:
     return _welch(a.mean(), a.var(ddof=1) / a.size, a.size, b.mean(), b.var(ddof=1) / b.size, b.size)
 
 
+def difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interval:
+    """mean(a) - mean(b) and the half width of its interval by Welch, from one number a seed."""
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    apart = float(a.mean() - b.mean())
+    if min(a.size, b.size) < 2:
+        return Interval(apart, float("nan"), 1)
+    errors = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
+    if not sum(errors):
+        return Interval(apart, 0.0, min(a.size, b.size))
+    freedom = _satterthwaite(errors[0], a.size, errors[1], b.size)
+    return Interval(apart, float(_t_quantile(freedom, level) * np.sqrt(sum(errors))), freedom + 1)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p values of several tests, corrected by Holm: below 0.05 for any true null in at most 5 % of cases.
+
+    The smallest is multiplied by the number of tests, the next by one less, and so on, and none falls below one before
+    it.  What is NaN was not tested and counts for nothing.
+    """
+    values = np.asarray(p_values, np.float64)
+    order = [index for index in np.argsort(values, kind="stable") if values[index] == values[index]]
+    corrected, largest = np.full(values.size, np.nan), 0.0
+    for place, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - place) * values[index]))
+        corrected[index] = largest
+    return corrected.tolist()
+
+
 def welch_from_summary(a: Interval, b: Interval, level: float = 0.95) -> Welch:
     """Welch's test from published "mean ± t interval" and seed counts."""
     errors = [one.half / _t_quantile(one.seeds - 1, level) for one in (a, b)]
@@ -181,9 +209,9 @@ def _welch(mean_a: float, error_a: float, n_a: float, mean_b: float, error_b: fl
     from scipy.special import stdtr  # scipy.stats would take a second to import
 
     difference, error = float(mean_a - mean_b), error_a + error_b
-    if error == 0:
+    if error == 0:  # seeds that are all alike, as counts may be by chance, say nothing of their error
         t = float(np.copysign(np.inf, difference)) if difference else 0.0
-        return Welch(t, float(not difference), 0.0, difference)
+        return Welch(t, float("nan") if difference else 1.0, 0.0, difference)
     t = difference / np.sqrt(error)
     df = _satterthwaite(error_a, n_a, error_b, n_b)
     return Welch(float(t), float(2 * stdtr(df, -abs(t))), float(df), difference)

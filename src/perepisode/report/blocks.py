@@ -91,9 +91,15 @@ def tail(case: Case) -> Drawing | None:
 @figure("Violations per episode")
 def distributions(case: Case) -> Drawing:
     shown = [case.chosen, *case.rivals]
-    level = "nearest" if matched.unmatched(case.view, case.chosen, case.rivals) else "matched"
-    made = figures.distributions(shown, case.chosen.budget, _exact_for(shown, case.inputs.exact))
+    level = "nearest" if matched.unmatched(case.chosen, case.rivals) else "matched"
+    made = figures.distributions(shown, case.chosen.allowed, _exact_for(shown, case.inputs.exact))
     return made._replace(title=f"Violations per episode at {level} return")
+
+
+@table
+def side_by_side(case: Case) -> Table | str | None:
+    apart = f"Agents two by two are left out: no two have the same mean return or the same mean {case.view.harm.name}."
+    return (tables.side_by_side(case.view) or apart) if len(case.view.main) > 1 else None
 
 
 @table
@@ -116,8 +122,7 @@ def matched_interpolated(case: Case) -> Table | str | None:
 
 @table
 def same_violations(case: Case) -> Table | str | None:
-    nowhere = "Tails at the same mean violations are left out: there is no mean that two methods' frontiers reach."
-    return (tables.same_violations(case.view, case.chosen) or nowhere) if case.rivals else None
+    return tables.same_violations(case.view, case.chosen) if case.rivals else None
 
 
 @figure("Budget sweep")

@@ -1,31 +1,32 @@
 """One self-contained page from episodes tables: `build` reads, compares, draws and writes."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 import perepisode
-from perepisode import reading
+from perepisode import metrics, reading
 from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import discussion as own_words
 from perepisode.report import findings
 from perepisode.report.blocks import Inputs
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import Drawn
+from perepisode.report.harm import NAN
 from perepisode.report.links import filled, titles
 from perepisode.report.sections import Section, sections
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import distilled
 from perepisode.report.statistics.points import Episodes
-from perepisode.report.style import dilemma_name, look
+from perepisode.report.style import dilemma_name, look, named
 from perepisode.runs import write_atomically
 from perepisode.trained import Trained
 
 TEXT_COLUMNS = (
     "Agent", "Read between", "Kept", "Counted by", "Compared with", "Where", "Dilemma", "Quantity", "Policy",
-    "Kind", "Unit of violations", "File", "Key", "Value", "Metric", "Meaning", "Run",
+    "Kind", "The same", "Unit of violations", "File", "Key", "Value", "Metric", "Meaning", "Run",
 )  # fmt: skip
 
 
@@ -37,6 +38,9 @@ def build(
     exact: Iterable[str | Path | dict] = (),
     watch: Iterable[str | Path] = (),
     discussion: str | Path | None = None,
+    limit: float = NAN,
+    cvar: float = metrics.WORST,
+    names: Mapping[str, str] | None = None,
     told: Callable[[Inputs, findings.Finding], None] = lambda *_: None,
 ) -> Path:
     """Write index.html, report.md, a CSV for every figure and table, and return the page's path.
@@ -44,23 +48,24 @@ def build(
     `curves` are trained agents, run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the
     exact optima of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over,
     distribution), `watch` folders that `perepisode watch` wrote, to link to, `discussion` a text whose numbers are
-    read from this report's tables (see report/discussion.py).  Whoever is to be `told` hears the finding.
+    read from this report's tables (see report/discussion.py).  `limit` is what an episode may have, `cvar` the share of
+    the episodes that the CVaR averages, and `names` has labels for methods.  `told` hears what was found.
     """
     table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
-    study = Episodes(table)
+    study = Episodes(table, limit, cvar)
     del table  # the sorted columns are all that is needed from here on
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
     drawn = training.read(curves, study.arms)
     inputs = Inputs(study, study.views(), drawn, read, _read_exact(exact), _linked(watch, out_dir))
-    finding = findings.find(study, inputs.views)
-    with canvas.style():
+    with named(names or {}, study.methods), canvas.style():
+        finding = findings.find(study, inputs.views)
         found = sections(inputs)
-    if discussion is not None:
-        frames = {block.name: block.frame for section in found for block in section.blocks}
-        found.insert(0, Section("discussion", "Discussion", words=own_words.read(discussion, frames)))
-    page = _write(Path(out_dir), inputs, finding, found)
-    told(inputs, finding)
-    return page
+        if discussion is not None:
+            frames = {block.name: block.frame for section in found for block in section.blocks}
+            found.insert(0, Section("discussion", "Discussion", words=own_words.read(discussion, frames)))
+        page = _write(Path(out_dir), inputs, finding, found)
+        told(inputs, finding)
+        return page
 
 
 def _linked(pages: Iterable[str | Path], out: str | Path) -> list[tuple[str, str]]:

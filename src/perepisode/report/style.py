@@ -1,7 +1,12 @@
 """How methods and dilemmas are called and look, the same in every figure, table and sentence."""
 
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
+from perepisode import reading
+from perepisode.config import Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS, Family
 
@@ -16,13 +21,36 @@ class Look(NamedTuple):
 
 _SPARE = ("#0072b2", "#e08a00", "#00805c", "#b0679b", "#56a8dd", "#c4450c", "#3b3590", "#7b2b55")
 _SPARE_MARKERS = "s^DPpvhX<>"
+_NAMES: ContextVar[Mapping[str, str]] = ContextVar("what the user calls methods", default={})  # noqa: B039
 
 
 def look(method: str) -> Look:
     """As the method declares; one that is not known, or does not say, gets a stable colour of its own."""
     index, known = sum(map(ord, method)), METHODS.get(method)
-    spare = Look(method, _SPARE[index % len(_SPARE)], _SPARE_MARKERS[index % len(_SPARE_MARKERS)])
-    return Look(known.label, known.colour or spare.colour, known.marker or spare.marker) if known else spare
+    spare = Look(label(method), _SPARE[index % len(_SPARE)], _SPARE_MARKERS[index % len(_SPARE_MARKERS)])
+    return Look(spare.label, known.colour or spare.colour, known.marker or spare.marker) if known else spare
+
+
+def label(method: str) -> str:
+    """As the user calls it, else as it declares, else as the table does."""
+    known = METHODS.get(method)
+    return _NAMES.get().get(method) or (known.label if known else method)
+
+
+@contextmanager
+def named(names: Mapping[str, str], methods: Iterable[str]) -> Iterator[None]:
+    """What is written inside calls methods by these names, each of which must be one of the methods there are."""
+    there = list(dict.fromkeys(methods))
+    if unknown := [name for name in names if name not in there]:
+        raise Refused(f"no method is called {unknown[0]!r} that could be named otherwise; there are {', '.join(there)}")
+    called = [names.get(method) or method for method in there]
+    if twice := [name for name in called if called.count(name) > 1]:
+        raise Refused(f"two methods would be called {twice[0]!r}; give each a name of its own")
+    before = _NAMES.set({method: reading.visible(name) for method, name in names.items()})
+    try:
+        yield
+    finally:
+        _NAMES.reset(before)
 
 
 def of_family(*families: Family) -> tuple[str, ...]:

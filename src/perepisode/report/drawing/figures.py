@@ -26,7 +26,6 @@ LAWS = (
     ("violations independent of each other", metrics.independent_cvar, ":"),
     ("least possible", metrics.least_cvar, "-"),
 )
-BAND_REACH = 0.04  # of the unconstrained return: the paper's own pairs lie within 3 %
 
 
 def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
@@ -34,13 +33,12 @@ def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
     figure, axes = sheet(4.3)
     compared = [chosen, *matched.partners(view, chosen)]
     _draw_frontier(axes, view, exact, compared)
-    close = [point for point in compared if matched.is_matched(view, chosen, point, BAND_REACH)]
+    close = [point for point in compared if matched.same(matched.RETURN, chosen, point)]
     name = dilemma_name(view.dilemma)
     caption = f"{name}: mean return against mean violations an episode (± 95 % t interval over seeds)."
     if len(close) > 1:
-        word = "nearest" if matched.unmatched(view, chosen, close) else "matched"
-        _matched_band(axes, close, word)
-        caption += f" The band holds the agents compared at {word} return."
+        _matched_band(axes, close)
+        caption += f" The band holds the agents whose return is that of {chosen.label} within the seeds' error."
     if _percent_axis(axes, view):
         caption += " The right axis is the share of the unconstrained return."
     axes.legend(loc="lower right")
@@ -220,25 +218,30 @@ def _draw_method(axes: Axes, method: str, points: Sequence[Point]) -> None:
 
 
 def _draw_points(axes: Axes, method: str, harms: list[Interval], heights: list[Interval], joined: bool = True) -> None:
-    """A method's arms with their intervals, joined where they are a sweep."""
+    """A method's arms with their intervals, joined where they are a sweep.
+
+    No interval of harm reaches below zero; what is not joined is harm in height too.
+    """
     (x, x_half, _), (y, y_half, _) = zip(*harms), zip(*heights)
+    x_bars = np.transpose([Harm.bar(*pair) for pair in zip(x, x_half)])
+    y_bars = np.nan_to_num(y_half) if joined else np.transpose([Harm.bar(*pair) for pair in zip(y, y_half)])
     label, colour, marker = look(method)
     front = 4 if method in per_episode() else 3
     line = "-" if joined and sweeps(method) else "none"
     axes.errorbar(
-        x, y, np.nan_to_num(y_half), np.nan_to_num(x_half), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.4,
+        x, y, y_bars, x_bars, fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.4,
         zorder=2,
     )  # fmt: skip
     axes.plot(x, y, label=label, color=colour, marker=marker, ms=6.5, lw=1.1, mec="white", mew=0.6, linestyle=line,
               zorder=front)  # fmt: skip
 
 
-def _matched_band(axes: Axes, points: Sequence[Point], word: str) -> None:
+def _matched_band(axes: Axes, points: Sequence[Point]) -> None:
     returns = [point.mean_return for point in points]
     pad = 0.02 * np.ptp(axes.get_ylim())
     axes.axhspan(min(returns) - pad, max(returns) + pad, color=BAND, zorder=0, lw=0)
     axes.text(
-        0.995, max(returns) + pad, f"{word} return", transform=axes.get_yaxis_transform(), ha="right",
+        0.995, max(returns) + pad, "matched return", transform=axes.get_yaxis_transform(), ha="right",
         va="bottom", fontsize=8, color="#8a6d1a",
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ from perepisode.evaluation.compare import Interval, Welch
 from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import esr, kin, per_episode, sweeps
 
-FAR = 0.01  # of the unconstrained return: a pair further apart than this is not matched
+NEAR = 0.01  # of the larger mean: where one seed gives no interval, means this near are the same
 TOLD_APART = 0.05  # p of the two ends' positions: if it is larger, the line through them has no slope to speak of
 
 
@@ -70,8 +70,16 @@ class Even(NamedTuple):
     reads: list[Interpolated]
 
 
+def fixed(view: View) -> bool:
+    """Whether the study itself says which agent is compared: one that has a budget an episode."""
+    return bool(view.of(*esr(), *per_episode()))
+
+
 def focal(view: View) -> Point | None:
-    """The agent whose tail is compared: ESR, or another budget an episode, that tolerates about one violation."""
+    """The agent whose tail is compared: ESR, or another budget an episode, that tolerates about one violation.
+
+    Where there is no such agent, the data chooses that with the lightest tail.
+    """
     own = view.of(*esr()) or view.of(*per_episode())
     stated = [point for point in own if point.value > 0] or own
     if stated:
@@ -85,22 +93,21 @@ def rivals(view: View, chosen: Point) -> list[str]:
     return [method for method in view.methods if sweeps(method) and method not in kin(chosen.method)]
 
 
-def partners(view: View, chosen: Point) -> list[Point]:
-    """Of every rival method the arm with the return nearest to the focal agent's."""
+def partners(view: View, chosen: Point, axis: Axis = RETURN) -> list[Point]:
+    """Of every rival method the arm that is nearest to the focal agent, in mean return if not said otherwise."""
     arms = [view.of(method) for method in rivals(view, chosen)]
-    return [own[compare.nearest([arm.mean_return for arm in own], chosen.mean_return)] for own in arms]
+    return [own[compare.nearest([axis.of(arm) for arm in own], axis.of(chosen))] for own in arms]
 
 
-def is_matched(view: View, one: Point, other: Point, reach: float = FAR) -> bool:
-    """Whether mean returns differ by at most this share of the unconstrained (else of the larger) return."""
-    pair = (one.mean_return, other.mean_return)
-    scale = view.unconstrained.mean_return if view.unconstrained else max(map(abs, pair))
-    return abs(pair[0] - pair[1]) <= reach * abs(scale)
+def same(axis: Axis, one: Point, other: Point) -> bool:
+    """Whether two agents are at one level: the interval of the difference of their means holds zero."""
+    apart, half, _ = compare.difference(axis.each(one), axis.each(other))
+    return abs(apart) <= (half if half == half else NEAR * max(abs(axis.of(one)), abs(axis.of(other))))
 
 
-def unmatched(view: View, chosen: Point, rivals: list[Point]) -> list[Point]:
+def unmatched(chosen: Point, rivals: list[Point]) -> list[Point]:
     """Those whose return is not the focal agent's: a tail difference to them may be one of position."""
-    return [point for point in rivals if not is_matched(view, chosen, point)]
+    return [point for point in rivals if not same(RETURN, chosen, point)]
 
 
 def tail(point: Point, chosen: Point) -> Tail:
@@ -109,7 +116,7 @@ def tail(point: Point, chosen: Point) -> Tail:
         point.gained,
         point.interval(metrics.mean),
         point.interval(metrics.p_any),
-        point.interval(partial(_p_over, budget=chosen.budget)),
+        point.interval(partial(_p_over, budget=chosen.allowed)),
         point.interval(metrics.std),
         point.tail,
         None if point is chosen else compare.welch(point.tails, chosen.tails),
@@ -207,7 +214,7 @@ def _read(
         held if axis is RETURN else read(between.straight(RETURN.each)).value,
         held if axis is VIOLATIONS else read(between.straight(VIOLATIONS.each)).value,
         read(between.over(0)).value,
-        read(between.over(chosen.budget)).value,
+        read(between.over(chosen.allowed)).value,
         read(between.std()).value,
         tails.value,
         _test(tails.value, reference) if isinstance(reference, Interval) else None,
