@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import outside, reading, settings
+from perepisode import later, outside, reading, settings
 from perepisode.config import PAPER_SEEDS, Learner, Protocol, Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS
@@ -96,21 +96,23 @@ class Train(Asked):
     learner_settings: tyro.conf.OmitArgPrefixes[OF_LEARNER] = OF_LEARNER()  # pyright: ignore  # noqa: RUF009
 
     def __call__(self) -> int:
+        later.require("train")
         runs, files = self.runs()
+        from perepisode.compilation import use_cache
         from perepisode.study.packing import pack
         from perepisode.training.train import Options, check, train
 
         populations = pack(runs, len(runs))
         for members in populations:
             check(members)
-        _prepare_jax()
+        use_cache()
         from perepisode.training.progress import for_this_terminal
 
         if len(populations) > 1:
             print(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
         folders = []
         for members in populations:
-            options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(), files)
+            options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(runs), files)
             folders += train(members, options)
         for folder in folders:
             print(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
@@ -262,13 +264,15 @@ class Evaluate:
     seed: int = settings.like(Protocol, "seed")  # Of the worlds the agents are judged in.
 
     def __call__(self) -> int:
-        _prepare_jax()
+        _prepare_jax("evaluate")
         from perepisode.evaluation.rollout import evaluate
+        from perepisode.report import printed
 
         if not self.paths:
             raise Refused("no run given; name run folders, a folder of them, or agents")
         out = self.out or _home(self.paths[0]) / "episodes.parquet"
         evaluate(self.paths, out, self.envs, self.steps, self.first, self.seed)
+        printed.judged(out)
         runs = " ".join(dict.fromkeys(str(_home(path) if path.is_dir() else path) for path in self.paths))
         print(f"wrote {out}\nnext: perepisode report {out} --runs {runs}")
         return 0
@@ -285,6 +289,7 @@ class Distill:
     out: Path = Path("utility.json")  # File to write.
 
     def __call__(self) -> int:
+        later.require("distill")
         from perepisode.evaluation.distill import distill
 
         distill(self.episodes, self.dilemma, self.out, self.tolerance)
@@ -311,13 +316,14 @@ class Report:
     names: tuple[str, ...] = ()
 
     def __call__(self) -> int:
+        from perepisode.report import printed
         from perepisode.report.page import build
         from perepisode.trained import find
 
         curves = [trained for path in self.runs for trained in find(path)]
         page = build(
             self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion,
-            float("nan") if self.limit is None else self.limit, self.cvar, _named(self.names),
+            float("nan") if self.limit is None else self.limit, self.cvar, _named(self.names), printed.report,
         )  # fmt: skip
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
@@ -329,7 +335,7 @@ class Watch:
 
     # An episodes table, a run folder whose table lies beside it, or an agent by name or file.
     source: Annotated[Path, tyro.conf.Positional]
-    worst: int = setting(5, low=0)  # How many of the worst episodes.
+    worst: int = setting(5, low=0)  # How many of the worst episodes, each in another world.
     # Also so many episodes with one violation, those with most further chances that were let be.
     restraint: int = setting(0, low=0)
     row: tuple[int, ...] = ()  # Rows of the table to replay instead.
@@ -339,7 +345,7 @@ class Watch:
     out: Path = Path("watch")  # Folder to write.
 
     def __call__(self) -> int:
-        _prepare_jax()
+        _prepare_jax("watch")
         from perepisode.replay.watch import watch
 
         page = watch(self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.restraint)
@@ -361,7 +367,7 @@ class Bench:
     def __call__(self) -> int:
         if not self.precision:
             raise Refused("there is nothing to measure; give --precision bf16, fp32 or both")
-        _prepare_jax()
+        _prepare_jax("bench")
         from perepisode.study.bench import bench, here
 
         populations, learner = here()
@@ -472,6 +478,9 @@ def _told(error: Exception) -> int:
     if type(error).__name__ == "DiskTrouble" or getattr(error, "errno", None) in (ENOSPC, EDQUOT, EIO):
         _say(error)
         return DISK
+    if isinstance(error, ModuleNotFoundError) and (missing := (error.name or "").split(".")[0]) in later.TRAINING:
+        _say(later.lacking("this", [missing]))
+        return WRONG_INPUT
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         _say("there is not enough memory for this; use fewer worlds, a smaller network or fewer runs at a time")
         return WRONG_INPUT
@@ -485,7 +494,8 @@ def _say(what: object) -> None:
     print(f"perepisode: {reading.one_line(what)}", file=sys.stderr)
 
 
-def _prepare_jax() -> None:
+def _prepare_jax(command: str) -> None:
+    later.require(command)
     from perepisode.compilation import use_cache
 
     use_cache()

@@ -1,7 +1,7 @@
 """One self-contained page from episodes tables: `build` reads, compares, draws and writes."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from perepisode.report.links import filled, titles
 from perepisode.report.sections import Section, sections
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import distilled
-from perepisode.report.statistics.points import PROTOCOLS, Episodes, View
+from perepisode.report.statistics.points import Episodes
 from perepisode.report.style import dilemma_name, look, named
 from perepisode.runs import write_atomically
 from perepisode.trained import Trained
@@ -41,6 +41,7 @@ def build(
     limit: float = NAN,
     cvar: float = metrics.WORST,
     names: Mapping[str, str] | None = None,
+    told: Callable[[Inputs, findings.Finding], None] = lambda *_: None,
 ) -> Path:
     """Write index.html, report.md, a CSV for every figure and table, and return the page's path.
 
@@ -48,31 +49,23 @@ def build(
     exact optima of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over,
     distribution), `watch` folders that `perepisode watch` wrote, to link to, `discussion` a text whose numbers are
     read from this report's tables (see report/discussion.py).  `limit` is what an episode may have, `cvar` the share of
-    the episodes that the CVaR averages, and `names` has labels for methods.
+    the episodes that the CVaR averages, and `names` has labels for methods.  `told` hears what was found.
     """
     table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
     study = Episodes(table, limit, cvar)
     del table  # the sorted columns are all that is needed from here on
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
     drawn = training.read(curves, study.arms)
-    inputs = Inputs(study, _views(study), drawn, read, _read_exact(exact), _linked(watch, out_dir))
+    inputs = Inputs(study, study.views(), drawn, read, _read_exact(exact), _linked(watch, out_dir))
     with named(names or {}, study.methods), canvas.style():
         finding = findings.find(study, inputs.views)
         found = sections(inputs)
         if discussion is not None:
             frames = {block.name: block.frame for section in found for block in section.blocks}
             found.insert(0, Section("discussion", "Discussion", words=own_words.read(discussion, frames)))
-        return _write(Path(out_dir), inputs, finding, found)
-
-
-def _views(study: Episodes) -> list[View]:
-    """A view of every dilemma that agents were trained for, by the unbiased protocol if it has episodes."""
-    for protocol in PROTOCOLS:
-        views = [study.view(dilemma, protocol) for dilemma in study.dilemmas]
-        trained = [view for view in views if any(point.method != "unconstrained" for point in view.points)]
-        if found := trained or [view for view in views if view.points]:
-            return found
-    raise ValueError("no episode is in_first or in_window and finished; evaluate for longer")
+        page = _write(Path(out_dir), inputs, finding, found)
+        told(inputs, finding)
+        return page
 
 
 def _linked(pages: Iterable[str | Path], out: str | Path) -> list[tuple[str, str]]:

@@ -207,6 +207,15 @@ class Episodes:
             self._views[name] = self._make_view(*name)
         return self._views[name]
 
+    def views(self) -> list[View]:
+        """A view of every dilemma that agents were trained for, by the unbiased protocol if it has episodes."""
+        for protocol in PROTOCOLS:
+            views = [self.view(dilemma, protocol) for dilemma in self.dilemmas]
+            trained = [view for view in views if any(point.method != "unconstrained" for point in view.points)]
+            if found := trained or [view for view in views if view.points]:
+                return found
+        raise ValueError("no episode is in_first or in_window and finished; evaluate for longer")
+
     def _make_view(self, dilemma: str, protocol: str, counter: str) -> View:
         keys = self._keys
         chosen = (keys["dilemma"] == dilemma) & (keys["method"] != "unconstrained")
