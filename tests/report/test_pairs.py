@@ -152,7 +152,7 @@ def test_the_page_claims_what_the_simulation_counts():
 
 def test_true_differences_are_found():
     """One agent of eight seeds has the others' mean and twice their tail."""
-    assert false_alarms.power(2, 8, FILES) >= 0.95 * FILES
+    assert false_alarms.power(2, 8, FILES) >= 0.9 * FILES
     assert false_alarms.power(4, 8, FILES) >= 0.9 * FILES
     assert false_alarms.power(4, 8, FILES, focal=True) >= 0.9 * FILES
     assert false_alarms.power(2, 3, FILES) >= 0.4 * FILES

@@ -13,6 +13,8 @@ from perepisode.report.style import dilemma_name
 
 
 def report(inputs: Inputs, finding: Finding) -> None:
+    for columns in dict.fromkeys(file["columns"] for file in inputs.episodes.provenance if "columns" in file):
+        terminal.say(f"Columns by other names: {columns}.")
     _agents(inputs.episodes)
     terminal.say(finding.headline, "bold")
 
