@@ -116,7 +116,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=2000, help="made-up tables for each row")
     files = parser.parse_args().files
-    print(f"# False alarms and power\n\nBy `benchmarks/false_alarms.py --files {files}`: {files} made-up tables a row, ")
+    print(
+        f"# False alarms and power\n\nBy `benchmarks/false_alarms.py --files {files}`: {files} made-up tables a row, "
+    )
     print(f"{EPISODES} episodes a seed.\n\n## Agents that are all alike: tables with a false “heavier tail”\n")
     print("| law of an episode | seeds | agents | nothing fixed: all pairs | one agent fixed beforehand | as it was |")
     print("|---|---:|---:|---:|---:|---:|")

@@ -82,8 +82,7 @@ def tail(case: Case) -> Drawing | None:
 
 @figure("Share of episodes beyond each level")
 def exceedance(case: Case) -> Drawing:
-    limit = case.view.harm.limit
-    return tail_figures.exceedance([case.chosen, *case.rivals], limit if limit == limit else case.chosen.budget)
+    return tail_figures.exceedance([case.chosen, *case.rivals], case.chosen.allowed)
 
 
 @figure("Mean of the worst episodes, from 1 % to 50 % of them")
@@ -96,7 +95,7 @@ def distributions(case: Case) -> Drawing | None:
     if not case.view.harm.whole:
         return None  # costs have no two episodes alike: they are read from the share beyond each level
     shown = [case.chosen, *case.rivals]
-    return figures.distributions(shown, case.chosen.budget, _exact_for(shown, case.inputs.exact))
+    return figures.distributions(shown, case.chosen.allowed, _exact_for(shown, case.inputs.exact))
 
 
 @figure("Mean return against the mean of harm")
@@ -105,6 +104,12 @@ def frontier(case: Case) -> Drawing | str:
         return "The frontier is left out: it needs more than one agent."
     made = figures.frontier(case.view, case.chosen, case.inputs.exact)
     return made._replace(title=f"Mean return against mean {case.view.harm.name}")
+
+
+@table
+def side_by_side(case: Case) -> Table | str | None:
+    apart = f"Agents two by two are left out: no two have the same mean return or the same mean {case.view.harm.name}."
+    return (tables.side_by_side(case.view) or apart) if len(case.view.main) > 1 else None
 
 
 @table
@@ -127,8 +132,7 @@ def matched_interpolated(case: Case) -> Table | str | None:
 
 @table
 def same_violations(case: Case) -> Table | str | None:
-    nowhere = "Tails at the same mean violations are left out: there is no mean that two methods' frontiers reach."
-    return (tables.same_violations(case.view, case.chosen) or nowhere) if case.rivals else None
+    return tables.same_violations(case.view, case.chosen) if case.rivals else None
 
 
 @figure("Budget sweep")

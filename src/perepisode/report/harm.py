@@ -58,6 +58,10 @@ class Harm(NamedTuple):
         """In sentences."""
         return f"worst {_NAMED.get(self.fraction, f'{100 * self.fraction:g} %')}"
 
+    def done(self, amount: str) -> str:
+        """What an agent does, in a sentence: "costs 168", "commits 1.04 violations"."""
+        return f"costs {amount}" if self.name == "cost" else f"commits {amount} violations"
+
     @property
     def worst(self) -> Metric:
         """The CVaR of one seed's episodes."""
@@ -79,6 +83,39 @@ class Harm(NamedTuple):
         """Heading of the share of episodes beyond a level; empty where there is none."""
         return f"P(>{level:g})" if level == level else ""
 
+    def declared(self, level: float) -> list[metrics.Declared]:
+        """The metrics of a report in these words; `level` is what an episode may have, as far as anybody said."""
+        level = 1.0 if level != level and self.whole else level
+        found = []
+        for one in metrics.DECLARED.values():
+            if one.name == "p_over_1":
+                found += self._beyond(level)
+            else:
+                found.append(one._replace(**self._own().get(one.name, {})))
+        return found
+
+    def _own(self) -> dict[str, dict]:
+        """What differs from the metrics as they are declared, which is for counts and the worst tenth."""
+        shares = "share of episodes with any, with more than k"
+        return {
+            "violations": {"heading": self.heading, "meaning": f"mean {self.each}"},
+            "p_any": {"heading": self.any, "term": f"{self.any}, P(>k)", "meaning": shares},
+            "cvar": {"heading": self.cvar, "of": self.worst, "meaning": metrics.WORST_MEAN.format(self.fraction)},
+            "worst": {"scaled": not self.whole},
+        }
+
+    def _beyond(self, level: float) -> list[metrics.Declared]:
+        """The share of episodes beyond what they may have and, beyond a limit of the user's, by how much."""
+        if level != level:
+            return []
+        share = partial(metrics.p_over, budget=level)
+        found = [metrics.Declared(f"p_over_{level:g}", self.over(level), share, "", digits=3)]
+        if self.limit == self.limit:
+            meaning = f"mean of what the episodes over the limit of {level:g} have beyond it"
+            beyond = partial(metrics.excess, limit=level)
+            found.append(metrics.Declared("excess", "Excess", beyond, meaning, scaled=True))
+        return found
+
     def digits(self, value: float) -> int:
         """Behind the point: three in all for what is large; of small costs two that are not zero."""
         size = abs(value)
@@ -93,13 +130,28 @@ class Harm(NamedTuple):
         return power_of_ten(value) if abs(value) >= LARGE else number(value, self.digits(value))
 
     def pair(self, mean: float, half: float = NAN) -> str:
-        """ "1.04 ± 0.07", or the mean alone where one seed allows no interval."""
+        """ "1.04 ± 0.07", or the mean alone where one seed allows no interval; "1.65 (0 – 5.21)", not below zero."""
+        if half > mean:
+            return f"{self.text(mean)} (0\u00a0–\u00a0{self.text(mean + half)})"
+        return self._with(mean, half)
+
+    def change(self, mean: float, half: float = NAN) -> str:
+        """A difference, which may be negative: "+0.35 ± 0.60"."""
+        return ("+" if mean > 0 else "") + self._with(mean, half)
+
+    def _with(self, mean: float, half: float) -> str:
         if half != half:
             return self.text(mean)
-        if abs(mean) >= LARGE:
+        if max(abs(mean), half) >= LARGE:
             return f"{self.text(mean)}\u00a0±\u00a0{self.text(half)}"
-        digits = self.digits(mean)
+        digits = min(map(self.digits, (mean, half))) if half > abs(mean) else self.digits(mean)
         return f"{number(mean, digits)}\u00a0±\u00a0{number(half, digits)}"
+
+    @staticmethod
+    def bar(mean: float, half: float) -> tuple[float, float]:
+        """How far an interval reaches below and above the mean in a figure: none is below zero."""
+        above = half if half == half else 0.0
+        return min(above, mean), above
 
 
 @cache  # one function for each fraction, so that what it gave is known again

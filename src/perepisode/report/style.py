@@ -1,11 +1,13 @@
 """How methods and dilemmas are called and look, the same in every figure, table and sentence."""
 
 import colorsys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from perepisode import reading
+from perepisode.config import Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS, Family
 
@@ -41,6 +43,7 @@ PAPER, INK, TEXT, EDGE, FAINT, GRID = "#ffffff", "#222222", "#555555", "#777777"
 BAND, BAND_TEXT, OVER = "#f3ead2", "#7d621a", "#b3261e"  # matched returns; beyond the budget
 GREYS = {PAPER: "#14181d", INK: "#e6e9ec", TEXT: "#b4bcc4", EDGE: "#8f979f", FAINT: "#828a92", GRID: "#30363d"}
 _DARK = {**PALETTE, **GREYS, BAND: "#3b3421", BAND_TEXT: "#e3c878", OVER: "#ff8f85"}
+_NAMES: ContextVar[Mapping[str, str]] = ContextVar("what the user calls methods", default={})  # noqa: B039
 _ON_PAGE: ContextVar[tuple[str, ...]] = ContextVar("methods of the page, in order of appearance", default=())
 
 
@@ -50,7 +53,29 @@ def look(method: str) -> Look:
     colour, marker = _looks((*_ON_PAGE.get(), method))[method]
     places = list(PALETTE)
     line = _LINES[places.index(colour) % len(_LINES)] if colour in places else _LINES[0]
-    return Look(METHODS[method].label if method in METHODS else method, colour, marker, line)
+    return Look(label(method), colour, marker, line)
+
+
+def label(method: str) -> str:
+    """As the user calls it, else as it declares, else as the table does."""
+    known = METHODS.get(method)
+    return _NAMES.get().get(method) or (known.label if known else method)
+
+
+@contextmanager
+def named(names: Mapping[str, str], methods: Iterable[str]) -> Iterator[None]:
+    """What is written inside calls methods by these names, each of which must be one of the methods there are."""
+    there = list(dict.fromkeys(methods))
+    if unknown := [name for name in names if name not in there]:
+        raise Refused(f"no method is called {unknown[0]!r} that could be named otherwise; there are {', '.join(there)}")
+    called = [names.get(method) or method for method in there]
+    if twice := [name for name in called if called.count(name) > 1]:
+        raise Refused(f"two methods would be called {twice[0]!r}; give each a name of its own")
+    before = _NAMES.set({method: reading.visible(name) for method, name in names.items()})
+    try:
+        yield
+    finally:
+        _NAMES.reset(before)
 
 
 @contextmanager

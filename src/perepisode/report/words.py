@@ -2,6 +2,8 @@
 
 import re
 
+_MANY = ("three", "four", "five", "six", "seven", "eight", "nine")
+
 
 def slug(text: str) -> str:
     """A name that is safe in a file name and in an id, whatever the table calls its dilemma."""
@@ -23,6 +25,16 @@ def percent(share: float, half: float = float("nan"), digits: int = 1) -> str:
     """ "4.0 %", or "4.0 % ± 3.5" where its interval is given too."""
     text = "–" if share != share else f"{100 * share:.{digits}f}\u00a0%"
     return text if half != half else f"{text}\u00a0±\u00a0{100 * half:.{digits}f}"
+
+
+def times(ratio: float) -> str:
+    """How many times the smaller the larger is: "twice", "three times", "1.4 times"."""
+    if not ratio < float("inf"):
+        return "–"
+    for whole, word in enumerate(("twice", *(f"{many} times" for many in _MANY)), start=2):
+        if abs(ratio / whole - 1) <= 0.05:
+            return word
+    return f"{ratio:.{0 if ratio >= 10 else 1}f} times"
 
 
 def scientific(value: float) -> str:

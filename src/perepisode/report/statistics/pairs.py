@@ -39,12 +39,20 @@ class Pair(NamedTuple):
         return self.p < SIGNIFICANT
 
     @property
+    def turned(self) -> "Pair":
+        """With the lighter tail first."""
+        if self.tails.mean >= 0:
+            return self
+        returns, means, tails = (one._replace(mean=-one.mean) for one in (self.returns, self.means, self.tails))
+        return Pair(self.other, self.one, returns, means, tails, -self.t, self.p)
+
+    @property
     def lighter(self) -> Point:
-        return self.one if self.tails.mean >= 0 else self.other
+        return self.turned.one
 
     @property
     def heavier(self) -> Point:
-        return self.other if self.tails.mean >= 0 else self.one
+        return self.turned.other
 
     @property
     def ratio(self) -> float:
@@ -78,24 +86,23 @@ def corrected(pairs: list[Pair]) -> list[Pair]:
 
 
 def clearest(pairs: list[Pair]) -> tuple[Pair, Axis] | None:
-    """The pair that says most, and what its agents have in common; None where no two are at one level.
-
-    Tails that differ come first, then means that are close, equal harm before equal return (what is left is the shape
-    of the tail alone), and then the largest ratio.
-    """
+    """The pair that says most, and what its agents have in common; None where no two are at one level."""
     found = [(pair, axis) for pair in pairs for axis in (VIOLATIONS, RETURN) if pair.at_one(axis)]
-    return min(found, key=lambda one: _clarity(*one), default=None)
+    return min(found, key=lambda one: clarity(*one), default=None)
 
 
-def _clarity(pair: Pair, axis: Axis) -> tuple:
+def clarity(pair: Pair, axis: Axis) -> tuple:
+    """In which order pairs are told: tails that differ first, then means that are close, then equal harm, which leaves
+    nothing but the shape of the tail, before equal return, then the largest ratio."""
     return not pair.differ, not pair.close(axis), axis is RETURN, -pair.ratio
 
 
+def in_order(pairs: list[Pair]) -> list[Pair]:
+    """Those that say most first, those at no common level last."""
+    return sorted(pairs, key=lambda pair: min(clarity(pair, axis) for axis in (VIOLATIONS, RETURN)))
+
+
 def _pair(one: Point, other: Point) -> Pair:
-    test = compare.welch(other.tails, one.tails)
-    differences = (compare.difference(each(other), each(one)) for each in (RETURN.each, VIOLATIONS.each, _tails))
-    return Pair(one, other, *differences, test.t, test.p)
-
-
-def _tails(point: Point):
-    return point.tails
+    returns, means = (compare.difference(axis.each(other), axis.each(one)) for axis in (RETURN, VIOLATIONS))
+    test, tails = compare.welch(other.tails, one.tails), compare.difference(other.tails, one.tails)
+    return Pair(one, other, returns, means, tails, test.t, test.p)

@@ -67,6 +67,11 @@ class Point:
         stated = self.method in of_family(Family.EPISODE, Family.MEAN) or self.arm.split("=")[0] in ("k", "d", "budget")
         return self.value if stated else float("nan")
 
+    @property
+    def allowed(self) -> float:
+        """What an episode may have: the user's limit, else this agent's own budget."""
+        return self.harm.limit if self.harm.limit == self.harm.limit else self.budget
+
     @cached_property
     def returns(self) -> np.ndarray:
         """Mean return of each seed."""
@@ -182,6 +187,7 @@ class Episodes:
         firsts = order[bounds[:-1]]
         self._keys = table[_KEYS].iloc[firsts].reset_index(drop=True)
         self.settings = [tables.stated(text) for text in table["settings"].cat.categories]
+        self.methods = list(self._keys["method"].unique())
         self.arms = dict(zip(self._keys["run"], self._keys["arm"]))
         self._steps = table["steps"].to_numpy(float)[firsts]
         counted = [name for name in table if name in _NUMBERS or name.startswith("violations_")]
@@ -200,6 +206,15 @@ class Episodes:
         if name not in self._views:
             self._views[name] = self._make_view(*name)
         return self._views[name]
+
+    def views(self) -> list[View]:
+        """A view of every dilemma that agents were trained for, by the unbiased protocol if it has episodes."""
+        for protocol in PROTOCOLS:
+            views = [self.view(dilemma, protocol) for dilemma in self.dilemmas]
+            trained = [view for view in views if any(point.method != "unconstrained" for point in view.points)]
+            if found := trained or [view for view in views if view.points]:
+                return found
+        raise ValueError("no episode is in_first or in_window and finished; evaluate for longer")
 
     def _make_view(self, dilemma: str, protocol: str, counter: str) -> View:
         keys = self._keys
