@@ -45,6 +45,7 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     shown, frame = _tails(view.harm, _marked([(point, chosen) for point in points]), tails, p, _over(chosen))
     frame["agent"] = [point.label for point in points]
     apart = [compare.difference(point.returns, chosen.returns) for point in points]
+    apart[0] = apart[0]._replace(half=float("nan"))  # from itself it differs by nothing
     shown |= {"Return, difference": ["" if one is chosen else _change(*d[:2]) for one, d in zip(points, apart)]}
     frame[["returns_difference", "returns_difference_ci"]] = [one[:2] for one in apart]
     bounds = [
