@@ -71,9 +71,11 @@ def test_words_of_counts_and_of_costs():
 
 
 def test_costs_are_not_said_to_be_at_least_one():
-    """Half of these episodes cost at least 1, and all cost something."""
-    found = tables.complete(Episodes(table({("A", ""): {1: (1.0, [0.5, 1.5])}})).view("violations"), ())
-    assert found.shown["P(>0)"] == ["1.000"]
+    """Half of these episodes cost at least 1, and two of three cost something."""
+    found = tables.complete(Episodes(table({("A", ""): {1: (1.0, [0.5, 1.5, 0.0])}})).view("violations"), ())
+    assert found.shown["P(>0)"] == ["0.667"]
+    always = tables.complete(Episodes(table({("A", ""): {1: (1.0, [0.5, 1.5])}})).view("violations"), ())
+    assert "P(>0)" not in always.shown  # which says nothing
     assert "P(≥1)" not in found.shown
     assert "P(>1)" not in found.shown
 

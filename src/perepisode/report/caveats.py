@@ -38,7 +38,7 @@ def _tests(view: View, found: list[Pair]) -> Iterator[str]:
         )
     if tested > 1:
         yield f"p values are corrected for {tested} comparisons (Holm)."
-    if apart := matched.unmatched(chosen, matched.partners(view, chosen)):
+    if matched.fixed(view) and (apart := matched.unmatched(chosen, matched.partners(view, chosen))):
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in apart)
         reached = [point for point in apart if matched.interpolated(view, chosen, point.method).tail is not None]
         remedy = "; the interpolated table compares at the same one" if reached else ""

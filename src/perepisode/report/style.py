@@ -45,6 +45,7 @@ GREYS = {PAPER: "#14181d", INK: "#e6e9ec", TEXT: "#b4bcc4", EDGE: "#8f979f", FAI
 _DARK = {**PALETTE, **GREYS, BAND: "#3b3421", BAND_TEXT: "#e3c878", OVER: "#ff8f85"}
 _NAMES: ContextVar[Mapping[str, str]] = ContextVar("what the user calls methods", default={})  # noqa: B039
 _ON_PAGE: ContextVar[tuple[str, ...]] = ContextVar("methods of the page, in order of appearance", default=())
+_NAMES: ContextVar[Mapping[str, str]] = ContextVar("what the user calls methods", default={})  # noqa: B039
 
 
 def look(method: str) -> Look:

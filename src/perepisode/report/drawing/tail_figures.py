@@ -185,10 +185,11 @@ def levels(points: Sequence[Point]) -> Drawing:
     """CVaR against the fraction of episodes that it averages, with intervals over seeds."""
     figure, axes = sheet(4.1)
     harm, found = points[0].harm, [tails.cvars(point) for point in points]
+    faint = 0.13 if len(points) < 6 else 0.05  # bands of many agents lie on each other
     for point, each in zip(points, found):
         _, colour, marker, line = look(point.method)
         means, (down, up) = np.array([one.mean for one in each]), marks.halves(each)
-        axes.fill_between(tails.FRACTIONS, means - down, means + up, color=colour, alpha=0.13, lw=0)
+        axes.fill_between(tails.FRACTIONS, means - down, means + up, color=colour, alpha=faint, lw=0)
         axes.plot(tails.FRACTIONS, means, color=colour, ls=line, lw=1.8, marker=marker, ms=5.5, label=point.label)
     axes.set_xscale("log")
     axes.set_xticks(SEEN_AT)
