@@ -82,8 +82,7 @@ def tail(case: Case) -> Drawing | None:
 
 @figure("Share of episodes beyond each level")
 def exceedance(case: Case) -> Drawing:
-    limit = case.view.harm.limit
-    return tail_figures.exceedance([case.chosen, *case.rivals], limit if limit == limit else case.chosen.budget)
+    return tail_figures.exceedance([case.chosen, *case.rivals], case.chosen.allowed)
 
 
 @figure("Mean of the worst episodes, from 1 % to 50 % of them")

@@ -30,9 +30,10 @@ def draw_points(
 
 
 def halves(intervals: Sequence[Interval], harm: bool = True) -> np.ndarray:
-    """How far intervals reach down and up; harm is never negative, so no interval of it reaches below zero."""
-    up = np.nan_to_num([interval.half for interval in intervals])
-    return np.array([np.minimum(up, [interval.mean for interval in intervals]) if harm else up, up])
+    """How far intervals reach down and up."""
+    if harm:
+        return np.transpose([Harm.bar(interval.mean, interval.half) for interval in intervals])
+    return np.nan_to_num([[interval.half for interval in intervals]] * 2)
 
 
 def over_seeds(points: Sequence[Point]) -> str:
