@@ -63,17 +63,27 @@ def test_bootstrap_covers_between_seed_spread():
     generator = np.random.default_rng(1)
     alike = [generator.poisson(1.0, 400) for _ in range(3)]
     apart = [generator.poisson(level, 400) for level in (0.5, 1.0, 1.5)]
-    narrow = compare.hierarchical_bootstrap(alike, metrics.mean, 400)
-    wide = compare.hierarchical_bootstrap(apart, metrics.mean, 400)
+    narrow = compare.hierarchical_bootstrap(alike, 1.0, 400)  # the worst of all episodes: their mean
+    wide = compare.hierarchical_bootstrap(apart, 1.0, 400)
     assert wide[1] - wide[0] > 3 * (narrow[1] - narrow[0])
     assert narrow[0] < np.mean(alike) < narrow[1]
 
 
 def test_bootstrap_of_one_seed_equals_the_plain_bootstrap():
     counts = np.random.default_rng(2).poisson(1.0, 300)
-    low, high = compare.hierarchical_bootstrap([counts], metrics.mean, 2000)
+    low, high = compare.hierarchical_bootstrap([counts], 1.0, 2000)
     plain = stats.bootstrap((counts,), np.mean, n_resamples=2000, method="percentile", random_state=0)
     assert (low, high) == pytest.approx(tuple(plain.confidence_interval), abs=0.015)
+
+
+@pytest.mark.parametrize("law", ["counts", "costs"])
+def test_bootstrap_of_a_tail_equals_the_plain_bootstrap(law):
+    generator = np.random.default_rng(3)
+    sample = generator.poisson(1.0, 1500) if law == "counts" else generator.lognormal(2.0, 1.0, 1500)
+    low, high = compare.hierarchical_bootstrap([sample], 0.1, 2000)
+    drawn = generator.choice(sample, (2000, 1500))
+    plain = np.quantile(np.sort(drawn, axis=1)[:, -150:].mean(axis=1), [0.025, 0.975])
+    assert (low, high) == pytest.approx(tuple(plain), abs=0.1 * (plain[1] - plain[0]))
 
 
 def test_pairing_nearest_and_interpolated():

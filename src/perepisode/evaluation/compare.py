@@ -64,19 +64,23 @@ def t_interval(per_seed: ArrayLike, level: float = 0.95) -> Interval:
 
 
 def hierarchical_bootstrap(
-    samples: Sequence[ArrayLike], metric: Metric, resamples: int = 1000, level: float = 0.95, seed: int = 0
+    samples: Sequence[ArrayLike],
+    fraction: float = metrics.WORST,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
 ) -> tuple[float, float]:
-    """Percentile interval of the seed mean of `metric`, resampling seeds, then episodes within each.
+    """Percentile interval of the seed mean of the CVaR, resampling seeds, then episodes within each.
 
     `samples` holds one array of episodes a seed.  With three seeds it is narrower than the t interval, which
     knows how little three numbers say about their spread; it is shown beside it for what the episodes add.
     """
     generator = np.random.default_rng(seed)
-    histograms = [metrics.histogram(sample) for sample in samples]
+    tails = [_Tail(sample, fraction) for sample in samples]
     means = np.empty(resamples)
     for index in range(resamples):
-        chosen = generator.integers(len(histograms), size=len(histograms))
-        means[index] = np.mean([metric(_redraw(histograms[one], generator)) for one in chosen])
+        chosen = generator.integers(len(tails), size=len(tails))
+        means[index] = np.mean([tails[one].redrawn(generator) for one in chosen])
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -198,10 +202,26 @@ def missed_share(exact: ArrayLike, detected: ArrayLike) -> float:
     return float(np.maximum(exact - detected, 0).sum() / exact.sum())
 
 
-def _redraw(histogram: metrics.Histogram, generator: np.random.Generator) -> np.ndarray:
-    """Episodes drawn with replacement.  Counts take few values, so one multinomial draw replaces N draws."""
-    total = histogram.often.sum()
-    return np.repeat(histogram.values, generator.multinomial(total, histogram.often / total))
+class _Tail:
+    """The worst of a seed's episodes, to be drawn with replacement.
+
+    Counts take few values, so one multinomial draw replaces N draws.  Costs take many, of which a draw's tail reaches
+    those that are ten standard deviations beyond its size once in 10²³ draws: all below are one value.
+    """
+
+    def __init__(self, sample: ArrayLike, fraction: float):
+        values, often = metrics.histogram(sample)
+        self.episodes = int(often.sum())
+        self.size = metrics.tail_size(self.episodes, fraction)
+        often, values = often[::-1], values[::-1]
+        last = int(np.searchsorted(np.cumsum(often), self.size + 10 * np.sqrt(self.size) + 10))
+        self.values, self.shares = values[: last + 1], np.append(often[:last], often[last:].sum()) / self.episodes
+        self.shares = self.shares[: self.values.size]  # where all are kept there is nothing below
+
+    def redrawn(self, generator: np.random.Generator) -> float:
+        often = generator.multinomial(self.episodes, self.shares)
+        taken = np.clip(self.size - (np.cumsum(often) - often), 0, often)
+        return float(taken @ self.values) / self.size
 
 
 def _welch(mean_a: float, error_a: float, n_a: float, mean_b: float, error_b: float, n_b: float) -> Welch:

@@ -127,7 +127,7 @@ class Harm(NamedTuple):
 
     def text(self, value: float) -> str:
         """ "0.07", "24.6", "168", "1.2 × 10⁴"."""
-        return power_of_ten(value) if abs(value) >= LARGE else number(value, self.digits(value))
+        return power_of_ten(value) if LARGE <= abs(value) < math.inf else number(value, self.digits(value))
 
     def pair(self, mean: float, half: float = NAN) -> str:
         """ "1.04 ± 0.07", or the mean alone where one seed allows no interval; "1.65 (0 – 5.21)", not below zero."""

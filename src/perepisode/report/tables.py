@@ -48,9 +48,8 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     apart[0] = apart[0]._replace(half=float("nan"))  # from itself it differs by nothing
     shown |= {"Return, difference": ["" if one is chosen else _change(*d[:2]) for one, d in zip(points, apart)]}
     frame[["returns_difference", "returns_difference_ci"]] = [one[:2] for one in apart]
-    bounds = [
-        compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], view.harm.worst) for point in points
-    ]
+    samples = [[seed.counts for seed in point.seeds] for point in points]
+    bounds = [compare.hierarchical_bootstrap(each, view.harm.fraction) for each in samples]
     shown["Bootstrap"] = [f"{view.harm.text(low)} – {view.harm.text(high)}" for low, high in bounds]
     shown["Tail / N"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
     frame["bootstrap_low"], frame["bootstrap_high"] = zip(*bounds)

@@ -49,10 +49,10 @@ def count(value: float) -> str:
 
 
 def power_of_ten(value: float, digits: int = 1) -> str:
-    """ "4.6 × 10⁷", or "10⁸" alone; of numbers from ten on."""
+    """ "4.6 × 10⁷", or "10⁸" alone; of numbers from ten on, and as large below zero."""
     mantissa, power = f"{value:.{digits}e}".split("e+")
     ten = "10" + power.lstrip("0").translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return ten if float(mantissa) == 1 else f"{float(mantissa):g}\u00a0×\u00a0{ten}"
+    return ten if float(mantissa) == 1 else f"{float(mantissa):g}\u00a0×\u00a0{ten}".replace("-", "−")
 
 
 def p_value(p: float) -> str:
