@@ -324,8 +324,7 @@ class Report:
         curves = [trained for path in self.runs for trained in find(path)]
         page = build(
             self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion,
-            float("nan") if self.limit is None else self.limit, self.cvar, _named(self.names), printed.report,
-            FORMATS,
+            float("nan") if self.limit is None else self.limit, self.cvar, _named(self.names), FORMATS, printed.report,
         )  # fmt: skip
         print(f"wrote {page}\nnext: open it in a browser")
         return 0

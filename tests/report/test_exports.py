@@ -18,7 +18,7 @@ HOSTILE = r"50% & $x_{1}$ #1 ~a^b \input{/etc/passwd} <b>|"
 
 
 def report(folder):
-    synthetic.temptation(episodes=30).to_csv(folder / "episodes.csv", index=False)
+    synthetic.external(episodes=30).to_csv(folder / "episodes.csv", index=False)
     return page.build(folder / "episodes.csv", folder / "out", formats=exports.FORMATS).parent
 
 
@@ -30,8 +30,8 @@ def out(tmp_path_factory):
 def test_every_figure_and_table_is_linked_in_all_formats(out):
     html = (out / "index.html").read_text()
     figures, tables = (re.findall(rf'id="{kind}-([\w-]+)"', html) for kind in ("figure", "table"))
-    assert len(figures) > 5
-    assert len(tables) > 5
+    assert {"tail_violations", "exceedance_violations", "cvar_levels_violations"} <= set(figures)
+    assert {"complete_violations", "definitions"} <= set(tables)
     wanted = {f"figures/{name}.{kind}" for name in figures for kind in ("svg", "pdf", "png")}
     wanted |= {f"data/{name}.csv" for name in (*figures, *tables)} | {f"tables/{name}.tex" for name in tables}
     linked = re.findall(r'href="((?:figures|data|tables)/[^"]+)"', html)

@@ -184,3 +184,23 @@ def test_more_counts_than_bars_are_left_to_the_shares_beyond_each(read):
         view = read(spread({"ser": [0, 1, most]}), f"most{most}")
         with canvas.style():
             assert (figures.distributions(list(view.main), 1.0, {}) is not None) == drawn
+
+
+def test_a_limit_is_marked_where_it_is_near_and_told_where_it_is_not(costs):
+    most = max(seed.counts.max() for point in costs.main for seed in point.seeds)
+    with canvas.style():
+        near, far, none = (tail_figures.exceedance(list(costs.main), level) for level in (1.5 * most, 3 * most, 0.0))
+    assert near.figure.axes[0].get_xlim()[1] > 1.5 * most
+    assert "over the budget" in near.caption
+    assert f"Every episode is far below the budget of {3 * most:g}." in far.caption
+    assert not [text for text in far.figure.axes[0].texts if "budget" in text.get_text()]
+    assert none.figure.axes[0].get_xscale() == "linear"  # zero has no place on a logarithmic axis
+
+
+def test_agents_that_never_do_harm_can_be_drawn(read):
+    view = read(spread({"esr": [0, 0, 0], "ser": [0, 0, 0]}), "never")
+    with canvas.style():
+        for made in (tail_figures.exceedance(list(view.main), 1.0), tail_figures.levels(list(view.main)),
+                     tail_figures.tail(view, ())):  # fmt: skip
+            assert "<svg" in canvas.to_svg(made.figure, "never")
+            assert made.frame["agent"].nunique() == 2

@@ -89,9 +89,11 @@ def legend(axes: Axes, written: Collection[str] = (), **options) -> None:
 
 
 def legend_below(axes: Axes) -> None:
-    """A legend of all lines under the figure, where it covers none."""
+    """A legend of all lines under the figure, where it covers none and, however long it is, takes no room from them."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3 if max(map(len, labels)) < 20 else 2,
-                  handlelength=3.2)  # fmt: skip
+    columns = 3 if max(map(len, labels)) < 20 else 2
+    more = -(-len(labels) // columns) - 2
+    figure.set_figheight(figure.get_figheight() + 0.2 * max(0, more))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3.2)

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from perepisode import metrics
 from perepisode.evaluation import compare
+from perepisode.evaluation.compare import Interval
 from perepisode.report.drawing import marks
 from perepisode.report.drawing.canvas import Drawing, name_points, sheet
 from perepisode.report.drawing.marks import mean_of, name_of
@@ -125,7 +126,6 @@ def exceedance(points: Sequence[Point], allowed: float) -> Drawing:
     for point, curve in zip(points, curves):
         _draw_beyond(axes, point, curve)
     axes.set(xlabel=f"x ({harm.each})", ylabel="episodes with more than x")
-    _scale_levels(axes, points)
     caption = "Share of episodes with more than x."
     if any(len(point.seeds) > 1 for point in points):
         caption += " Thick lines: mean over seeds; thin lines: each seed."
@@ -140,10 +140,7 @@ def exceedance(points: Sequence[Point], allowed: float) -> Drawing:
     axes.axhline(harm.fraction, color=FAINT, lw=1, ls=":", zorder=1)
     axes.text(1.0, harm.fraction, harm.tail, transform=axes.get_yaxis_transform(), ha="right", va="bottom",
               fontsize=9, color=INK)  # fmt: skip
-    if allowed == allowed:
-        name = "limit" if harm.limit == allowed else "budget"
-        marks.mark_limit(axes, allowed, f"{name} {allowed:g}")
-        caption += f" Right of the line of dots and dashes an episode is over the {name}."
+    caption += _draw_levels(axes, points, allowed)
     marks.legend_below(axes)
     return Drawing(figure, pd.concat(map(_beyond_frame, points, curves), ignore_index=True), caption)
 
@@ -157,14 +154,25 @@ def _draw_beyond(axes: Axes, point: Point, curve: tails.Beyond) -> None:
               markevery=[last], zorder=3, label=point.label)  # fmt: skip
 
 
-def _scale_levels(axes: Axes, points: Sequence[Point]) -> None:
+def _draw_levels(axes: Axes, points: Sequence[Point], allowed: float) -> str:
+    """The axis of levels, what an episode may have on it, and a sentence on that."""
     values = np.concatenate([seed.counts for point in points for seed in point.seeds])
-    most, middle = values.max(), np.median(values)
-    if not points[0].harm.whole and most > FAR * middle > 0:
+    most, middle, harm = values.max(), np.median(values), points[0].harm
+    name = "limit" if harm.limit == allowed else "budget"
+    if allowed > 2 * most:
+        sentence, right = f" Every episode is far below the {name} of {allowed:g}.", most
+    elif allowed == allowed:
+        marks.mark_limit(axes, allowed, f"{name} {allowed:g}")
+        sentence = f" Right of the line of dots and dashes an episode is over the {name}."
+        right = max(most, allowed)
+    else:
+        sentence, right = "", most
+    if not harm.whole and most > FAR * middle > 0 and not allowed <= 0:
         axes.set_xscale("log")
         marks.in_figures(axes.xaxis)
     else:
-        axes.set_xlim(-0.02 * most, 1.05 * most if most else 1.0)
+        axes.set_xlim(-0.02 * right, 1.05 * right if right else 1.0)
+    return sentence
 
 
 def _beyond_frame(point: Point, curve: tails.Beyond) -> pd.DataFrame:
@@ -176,22 +184,18 @@ def _beyond_frame(point: Point, curve: tails.Beyond) -> pd.DataFrame:
 def levels(points: Sequence[Point]) -> Drawing:
     """CVaR against the fraction of episodes that it averages, with intervals over seeds."""
     figure, axes = sheet(4.1)
-    harm, rows = points[0].harm, []
-    for point in points:
+    harm, found = points[0].harm, [tails.cvars(point) for point in points]
+    faint = 0.13 if len(points) < 6 else 0.05  # bands of many agents lie on each other
+    for point, each in zip(points, found):
         _, colour, marker, line = look(point.method)
-        found = tails.cvars(point)
-        means = np.array([one.mean for one in found])
-        down, up = marks.halves(found)
-        axes.fill_between(tails.FRACTIONS, means - down, means + up, color=colour, alpha=0.13, lw=0)
+        means, (down, up) = np.array([one.mean for one in each]), marks.halves(each)
+        axes.fill_between(tails.FRACTIONS, means - down, means + up, color=colour, alpha=faint, lw=0)
         axes.plot(tails.FRACTIONS, means, color=colour, ls=line, lw=1.8, marker=marker, ms=5.5, label=point.label)
-        rows += [{"agent": point.label, "fraction": fraction, "cvar": one.mean, "cvar_ci": one.half}
-                 for fraction, one in zip(tails.FRACTIONS, found)]  # fmt: skip
-    frame = pd.DataFrame(rows)
     axes.set_xscale("log")
     axes.set_xticks(SEEN_AT)
     marks.in_percent(axes.xaxis)
-    least, most = frame["cvar"].min(), frame["cvar"].max()
-    if least > 0 and most > STEEP * least:
+    least, most = (pick(one.mean for each in found for one in each) for pick in (min, max))
+    if most > STEEP * least > 0:
         axes.set_yscale("log")
         axes.set_ylim(0.7 * least, 1.6 * most)
         marks.in_figures(axes.yaxis)
@@ -206,4 +210,10 @@ def levels(points: Sequence[Point]) -> Drawing:
     if any(len(point.seeds) > 1 for point in points):
         caption += " Bands: 95 % t intervals over seeds, cut off at the frame."
     caption += " Where lines cross, the safer agent is another one for rarer cases."
-    return Drawing(figure, frame, caption)
+    return Drawing(figure, pd.concat(map(_levels_frame, points, found), ignore_index=True), caption)
+
+
+def _levels_frame(point: Point, found: Sequence[Interval]) -> pd.DataFrame:
+    means, halves, seeds = zip(*found)
+    return pd.DataFrame({"agent": point.label, "fraction": tails.FRACTIONS, "cvar": means, "cvar_ci": halves,
+                         "seeds": seeds})  # fmt: skip
