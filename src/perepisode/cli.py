@@ -317,13 +317,14 @@ class Report:
 
     def __call__(self) -> int:
         from perepisode.report import printed
+        from perepisode.report.exports import FORMATS
         from perepisode.report.page import build
         from perepisode.trained import find
 
         curves = [trained for path in self.runs for trained in find(path)]
         page = build(
             self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion,
-            float("nan") if self.limit is None else self.limit, self.cvar, _named(self.names), printed.report,
+            float("nan") if self.limit is None else self.limit, self.cvar, _named(self.names), FORMATS, printed.report,
         )  # fmt: skip
         print(f"wrote {page}\nnext: open it in a browser")
         return 0

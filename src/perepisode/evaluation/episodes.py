@@ -109,7 +109,7 @@ def as_written(paths: str | Path | Iterable[str | Path], without: Iterable[str] 
             raise ValueError(f"{file} holds values that no episodes table has ({reading.first_line(error)})") from None
         columns = {"columns": ", ".join(f"{name} is {ours}" for name, ours in renamed.items())} if renamed else {}
         provenance.append({"path": str(file), "episodes": len(table), **columns, **told})
-        word = "cost" if "violations" in renamed.values() else word
+        word = "cost" if any("cost" in name.lower() for name in renamed) else word
     table = tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
     table["settings"] = pd.Categorical(table["settings"])  # which joining may undo
     validate(table)

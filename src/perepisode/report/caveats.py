@@ -17,8 +17,8 @@ from perepisode.settings import differing, of
 
 FEW_SEEDS = 5
 COLLAPSED = 0.7  # a seed below this share of its siblings' median return
-UNLIKE = 0.05  # a seed whose harm is below this share of its siblings', or they below this share of its own
-BY_CHANCE = 5  # violating episodes that a seed should have had, but for chance, before it is called unlike
+UNLIKE = 0.05  # of the largest mean of an agent's seeds: below it a seed does not do what the others do
+BY_CHANCE = 5  # episodes with harm that a seed would have had if it did: fewer may be missed by chance
 
 
 def all_of(episodes: Episodes, views: list[View], first: View, found: list[Pair]) -> list[str]:
@@ -38,7 +38,7 @@ def _tests(view: View, found: list[Pair]) -> Iterator[str]:
         )
     if tested > 1:
         yield f"p values are corrected for {tested} comparisons (Holm)."
-    if apart := matched.unmatched(chosen, matched.partners(view, chosen)):
+    if matched.fixed(view) and (apart := matched.unmatched(chosen, matched.partners(view, chosen))):
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in apart)
         reached = [point for point in apart if matched.interpolated(view, chosen, point.method).tail is not None]
         remedy = "; the interpolated table compares at the same one" if reached else ""
@@ -126,16 +126,17 @@ def _collapsed(point: Point) -> Iterator[str]:
 
 
 def _unlike(point: Point) -> Iterator[str]:
-    """A seed that never does harm while its siblings do, or the other way round: no mean describes them all."""
+    """Seeds that never do harm while their siblings do, or the other way round: no mean describes them all."""
     means, shares = point.each(metrics.mean), point.each(metrics.p_any)
-    sizes = np.array([seed.counts.size for seed in point.seeds])
-    for index, seed in enumerate(point.seeds if len(point.seeds) > 1 else ()):
-        others = np.delete(means, index)
-        share, size = float(np.median(np.delete(shares, index))), sizes[index]
-        harmless = means[index] < UNLIKE * np.median(others) and share >= BINDING_SHARE and share * size >= BY_CHANCE
-        own, rest = shares[index], np.delete(sizes, index).min()
-        alone = others.max() < UNLIKE * means[index] and own >= BINDING_SHARE and own * rest >= BY_CHANCE
-        if harmless or (alone and others.size > 1):
-            listed = " and ".join(map(point.harm.text, others))
-            yield f"seed {seed.seed} is unlike its siblings (mean {point.harm.text(means[index])} against {listed})."
-            return
+    low = means < UNLIKE * means.max()
+    expected = shares[~low].min() * min(seed.counts.size for seed in point.seeds)
+    if not low.any() or shares[~low].min() < BINDING_SHARE or expected < BY_CHANCE:
+        return
+    few = low if low.sum() <= (~low).sum() else ~low
+    names = " and ".join(str(seed.seed) for seed, one in zip(point.seeds, few) if one)
+    own, rest = (" and ".join(map(point.harm.text, means[which])) for which in (few, ~few))
+    many = few.sum() > 1
+    yield (
+        f"seed{'s' if many else ''} {names} {'are' if many else 'is'} unlike the others (mean {point.harm.name} {own} "
+        f"against {rest}), and no mean describes them all."
+    )

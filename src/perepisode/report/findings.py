@@ -13,7 +13,7 @@ from perepisode.report.statistics.points import Episodes, Point, View
 from perepisode.report.style import dilemma_name, look
 from perepisode.report.words import number, p_value, percent, plus_minus, times
 
-MOST_TOLD = 4  # pairs in sentences where nothing was fixed beforehand; the table has all
+MOST_TOLD = 4  # pairs in sentences of their own; the table has all
 MOST_LISTED = 8  # agents in one sentence
 LARGE = 1.5  # times the lighter tail: below it the difference is given in per cent
 
@@ -35,6 +35,7 @@ class Finding:
     sentences: list[str]
     cards: list[Card]
     caveats: list[str]
+    compared: list[dict]  # plain data for programs: of each dilemma what was measured, and every pair
 
 
 def find(episodes: Episodes, views: list[View]) -> Finding:
@@ -53,7 +54,39 @@ def find(episodes: Episodes, views: list[View]) -> Finding:
             sentences.append(f"{dilemma_name(view.dilemma)}: {_headline(view, other, pairs.compared(view))}")
     name = f"{dilemma_name(first.dilemma)}: " if len(views) > 1 else ""
     told = caveats.all_of(episodes, views, first, found)
-    return Finding(name + headline, sentences, _cards(first, chosen, found), told)
+    data = [_plain(first, found), *(_plain(view, pairs.compared(view)) for view in ordered[1:])]
+    return Finding(name + headline, sentences, _cards(first, chosen, found), told, data)
+
+
+def _plain(view: View, found: list[Pair]) -> dict:
+    """A dilemma's comparisons as plain data; what is not known is NaN."""
+    harm, chosen = view.harm, matched.focal(view)
+    told = []
+    for pair in (pair.turned for pair in pairs.in_order(found)):
+        gaps = {"return": pair.returns, harm.name: pair.means, "cvar": pair.tails}
+        told.append(
+            {
+                "heavier": pair.other.label,
+                "lighter": pair.one.label,
+                "same_return": pair.at_one(RETURN),
+                f"same_{harm.name}": pair.at_one(VIOLATIONS),
+                "differences": {name: {"mean": gap.mean, "half_width": gap.half} for name, gap in gaps.items()},
+                "ratio": pair.ratio,
+                "p": pair.p,
+                "tails_differ": bool(pair.differ),
+            }
+        )
+    return {
+        "dilemma": view.dilemma,
+        "measured": harm.name,
+        "whole_counts": harm.whole,
+        "limit": harm.limit,
+        "cvar_fraction": harm.fraction,
+        "first_agent": chosen.label if chosen else None,
+        "fixed_beforehand": matched.fixed(view),
+        "p_corrected_for": sum(pair.p == pair.p for pair in found),
+        "pairs": told,
+    }
 
 
 # ---- the verdict --------------------------------------------------------------------------------------------
@@ -93,10 +126,12 @@ def _verdict_on(view: View, chosen: Point, level: list[Pair]) -> str:
     if all(pair.differ for pair in level) and len(sides) == 1:
         judged = f"{'a lighter' if sides == {True} else 'a heavier'} tail than all {len(level)} others"
     elif not sides:
-        judged = "tails not told apart" if any(pair.p == pair.p for pair in level) else f"{_untested(level[0])}, no test"
+        tested = any(pair.p == pair.p for pair in level)
+        judged = "tails not told apart" if tested else f"{_untested(level[0])}, no test"
     else:
         differ = sorted((pair for pair in level if pair.differ), key=lambda pair: -pair.other.tail.mean)
-        words = [("more" if pair.lighter is chosen else "less", pair.other) for pair in differ]
+        less = "less" if harm.name == "cost" else "fewer"
+        words = [("more" if pair.lighter is chosen else less, pair.other) for pair in differ]
         said = [f"{other.label} {word} ({harm.text(other.tail.mean)})" for word, other in words]
         same = len(level) - len(differ)
         said += [f"{same} other{'s are' if same > 1 else ' is'} not told apart from it"] if same else []
@@ -139,13 +174,11 @@ def _cards(view: View, chosen: Point, found: list[Pair]) -> list[Card]:
         return [_card(point, chosen.allowed) for point in (chosen, *rest[:2])]
     pair, harm = clear[0].turned, view.harm
     tails = [_card(point, chosen.allowed) for point in (pair.other, pair.one)]
-    p = f"p {_p(pair.p)}, corrected" if pair.p == pair.p else "no test"
-    gap = f"{harm.change(*pair.tails[:2])} {harm.name}"
+    told = f"p {_p(pair.p)}, corrected" if pair.p == pair.p else "no test"
     value = f"{pair.ratio:.1f} ×" if pair.ratio < float("inf") else "–"
-    times_as = (
-        "as heavy a tail" if pair.differ else "as heavy a tail, not told apart" if pair.p == pair.p else "as heavy"
-    )
-    return [*tails, Card("The first over the second", pair.other.method, value, times_as, f"{gap} · {p}")]
+    unit = f"the tail of {pair.one.label}" + ("" if pair.differ or pair.p != pair.p else ", not told apart")
+    detail = f"difference {harm.change(*pair.tails[:2])} · {told}"
+    return [*tails, Card("How much heavier", pair.other.method, value, unit, detail)]
 
 
 def _card(point: Point, level: float) -> Card:
@@ -165,14 +198,23 @@ def _card(point: Point, level: float) -> Card:
 
 
 def _pair_view(view: View, found: list[Pair]) -> Iterator[str]:
-    told = pairs.in_order(found)
-    if not matched.fixed(view):
-        told = told[:MOST_TOLD]
-    for pair in told:
-        yield _pair_sentence(view, pair)
-    if len(found) > len(told):
-        differ = sum(pair.differ for pair in found)
-        yield f"Of {len(found)} pairs at the same mean return or {view.harm.name}, {differ} differ in their tails."
+    """Those that differ, or else the one that says most; the others in one sentence."""
+    ordered, fixed = pairs.in_order(found), matched.fixed(view)
+    differ = [pair for pair in ordered if pair.differ]
+    told = (differ if fixed else differ[:MOST_TOLD]) or ordered[:1]
+    yield from (_pair_sentence(view, pair) for pair in told)
+    rest = [pair for pair in ordered if pair not in told]
+    if rest and fixed:
+        each = [f"{pair.other.label} {view.harm.pair(*pair.other.tail[:2])} ({_tested(pair)})" for pair in rest]
+        how = "Not told apart from" if any(pair.p == pair.p for pair in rest) else "Also beside"
+        yield f"{how} {rest[0].one.label} by their tails: {', '.join(each)}."
+    elif rest:
+        many = f"{len(differ) or 'none'} differ in their tails"
+        yield f"Of {len(found)} pairs at the same mean return or {view.harm.name}, {many}."
+
+
+def _tested(pair: Pair) -> str:
+    return f"p {_p(pair.p)}" if pair.p == pair.p else f"{_untested(pair)}, no test"
 
 
 def _pair_sentence(view: View, pair: Pair) -> str:
@@ -180,18 +222,17 @@ def _pair_sentence(view: View, pair: Pair) -> str:
     harm, turned = view.harm, pair.turned
     heavy, light = turned.other, turned.one
     tails = f"{harm.pair(*heavy.tail[:2])} against {harm.pair(*light.tail[:2])} in the {harm.tail}"
+    text = f"{heavy.label} and {light.label}"
     if pair.differ:
-        text = f"{heavy.label} has a heavier tail than {light.label}: {tails} (p {_p(pair.p)})"
+        text = f"{heavy.label} has a heavier tail than {light.label}"
     elif pair.p == pair.p:
-        text = f"{heavy.label} and {light.label} are not told apart by their tails: {tails} (p {_p(pair.p)})"
-    else:
-        text = f"{heavy.label} and {light.label}: {tails} ({_untested(pair)}, no test)"
+        text += " are not told apart by their tails"
     gaps = {
         RETURN: f"return {_change(*turned.returns[:2])}",
         VIOLATIONS: f"{harm.name} {harm.change(*turned.means[:2])}",
     }
     apart = [f"{gap} (the same)" if pair.at_one(axis) else gap for axis, gap in gaps.items()]
-    return f"{text}. Difference of means: {', '.join(apart)}."
+    return f"{text}: {tails} ({_tested(pair)}). Difference of means: {', '.join(apart)}."
 
 
 def _limit_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:

@@ -17,6 +17,8 @@ MOST = 3  # columns that no terminal should be without: return, mean and tail
 
 
 def report(inputs: Inputs, finding: Finding) -> None:
+    for columns in dict.fromkeys(file["columns"] for file in inputs.episodes.provenance if "columns" in file):
+        terminal.say(f"Columns by other names: {columns}.")
     _agents(inputs.episodes)
     terminal.say(finding.headline, "bold")
 

@@ -45,6 +45,7 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     shown, frame = _tails(view.harm, _marked([(point, chosen) for point in points]), tails, p, _over(chosen))
     frame["agent"] = [point.label for point in points]
     apart = [compare.difference(point.returns, chosen.returns) for point in points]
+    apart[0] = apart[0]._replace(half=float("nan"))  # from itself it differs by nothing
     shown |= {"Return, difference": ["" if one is chosen else _change(*d[:2]) for one, d in zip(points, apart)]}
     frame[["returns_difference", "returns_difference_ci"]] = [one[:2] for one in apart]
     bounds = [
@@ -278,7 +279,13 @@ def _tails(
         frame[[name, f"{name}_ci"]] = [getattr(one, name)[:2] for one in tails]
     frame["welch_t"] = [np.nan if test is None else test.t for test in tests]
     frame["welch_p"] = p
-    return {heading: cells for heading, cells in shown.items() if heading}, frame
+    return {heading: cells for heading, cells in shown.items() if heading and _says(harm, heading, cells)}, frame
+
+
+def _says(harm: Harm, heading: str, cells: list[str]) -> bool:
+    """Whether a column says anything: where every episode costs something, P(>0) does not."""
+    told = set(cells) - {"–"}
+    return bool(told) and (harm.whole or heading != harm.any or bool(told - {"1.00", "1.000"}))
 
 
 def cost_of_compliance(view: View, chosen: Point) -> Table:
@@ -341,7 +348,7 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
             "Episodes": [str(row["episodes"]) for row in rows],
         },
     )
-    shown = {name: cells for name, cells in shown.items() if any(cell != "–" for cell in cells)}
+    shown = {name: cells for name, cells in shown.items() if _says(view.harm, name, cells)}
     which = "All agents" if view.external else f"All agents trained for {dilemma_name(view.dilemma)}"
     note = f"{which}, {basis(view)}, means over seeds."
     if others:

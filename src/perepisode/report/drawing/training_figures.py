@@ -20,7 +20,7 @@ def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     top.set_ylabel("return")
     bottom.set(xlabel="environment steps", ylabel="violations an episode")
     bottom.xaxis.set_major_formatter(_short)
-    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     caption = "Training, mean over seeds with the min–max band, smoothed over 1 % of the run."
     return Drawing(figure, pd.concat(frames), caption)
 
@@ -64,7 +64,7 @@ def _band(axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shad
         values = np.array([curve.at(key, grid) for curve in curves])
         if np.isnan(values).all():
             continue
-        label, colour, _ = look(method)
+        label, colour, *_ = look(method)
         if shades:
             colour = mpl.colormaps["viridis"](0.05 + 0.8 * index / max(1, len(groups) - 1))
         mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
