@@ -58,6 +58,13 @@ def test_what_was_judged_is_printed_agent_by_agent(table, tmp_path):
     assert shown["Seeds"] == "3"
 
 
+def test_what_a_report_would_refuse_is_no_failure_of_judging(table, tmp_path):
+    own = table[table["run"] == table["run"].iloc[0]]
+    episodes.write(pd.concat([own, own.assign(run="a twin")]), tmp_path / "episodes.parquet")
+    (line,) = said(printed.judged, tmp_path / "episodes.parquet")
+    assert line.startswith("there is no table of these agents: two runs of unconstrained  have seed 42: ")
+
+
 def test_a_narrow_terminal_gets_the_tail_before_the_intervals(monkeypatch):
     """Names take 3 columns; with all intervals there would be 3 + 14 + 17 + 17 of them."""
     columns = {

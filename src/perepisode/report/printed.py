@@ -24,8 +24,11 @@ def report(inputs: Inputs, finding: Finding) -> None:
 
 
 def judged(path: Path) -> None:
-    """Every agent of an episodes table."""
-    _agents(Episodes(episodes.read(path, without=episodes.REPLAY_COLUMNS)))
+    """Every agent of an episodes table.  What a report would refuse was judged all the same, and is said."""
+    try:
+        _agents(Episodes(episodes.read(path, without=episodes.REPLAY_COLUMNS)))
+    except ValueError as error:
+        terminal.say(f"there is no table of these agents: {error}")
 
 
 def _agents(study: Episodes) -> None:
