@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import later, outside, reading, settings
+from perepisode import later, outside, reading, settings, terminal
 from perepisode.config import PAPER_SEEDS, Learner, Protocol, Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS
@@ -418,6 +418,7 @@ def _commands() -> Any:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; wrong input is one line on stderr and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    terminal.write_anything()
     try:
         command = _parsed(arguments)
     except Refused as error:
