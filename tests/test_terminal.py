@@ -1,6 +1,7 @@
 """Tables as a person sees them: on pseudo-terminals of several widths, and plain where nobody looks."""
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -99,3 +100,19 @@ def test_a_pipe_gets_every_column_and_each_row_on_a_line(capsys):
     assert re.split(r"  +", header) == list(COLUMNS)
     assert re.split(r"  +", first) == [cells[0] for cells in COLUMNS.values()]
     assert sentence == "a sentence " * 12
+
+
+def test_ascii_is_enough(monkeypatch):
+    held = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(held, encoding="ascii"))
+    terminal.write_anything()
+    print("26.01\u00a0±\u00a00.46 (0\u202f–\u202f1) −4 P(≥1) 安全", flush=True)
+    assert held.getvalue() == b"26.01 +- 0.46 (0 - 1) -4 P(>=1) ??\n"
+
+
+def test_a_program_without_output_prints_nowhere(monkeypatch):
+    """As when it was started with its standard output closed."""
+    monkeypatch.setattr(sys, "stdout", None)
+    terminal.write_anything()
+    terminal.table(COLUMNS, FIRST)
+    terminal.say("a sentence")

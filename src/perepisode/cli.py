@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import later, outside, reading, settings
+from perepisode import later, outside, reading, settings, terminal
 from perepisode.config import PAPER_SEEDS, Learner, Protocol, Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS
@@ -324,8 +324,7 @@ class Report:
         curves = [trained for path in self.runs for trained in find(path)]
         page = build(
             self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion,
-            float("nan") if self.limit is None else self.limit, self.cvar, _named(self.names), printed.report,
-            FORMATS,
+            float("nan") if self.limit is None else self.limit, self.cvar, _named(self.names), FORMATS, printed.report,
         )  # fmt: skip
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
@@ -419,6 +418,7 @@ def _commands() -> Any:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; wrong input is one line on stderr and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    terminal.write_anything()
     try:
         command = _parsed(arguments)
     except Refused as error:

@@ -1,5 +1,7 @@
 """What is printed for people: tables that fit the terminal they are seen on, and plain ones for files and pipes."""
 
+import codecs
+import io
 import os
 import shutil
 import sys
@@ -9,6 +11,22 @@ from typing import Any
 from perepisode import reading
 
 GAP = 2  # blanks between two columns
+PLAINER = {"±": "+-", "−": "-", "–": "-", "≥": ">=", "×": "x", "…": "...", "·": "-", "█": "#", "░": "."}
+PLAINER |= dict.fromkeys(reading.SPACES, " ")
+
+
+def write_anything() -> None:
+    """Where the terminal or the file has no such sign, one that it has stands for it: ASCII is enough for a table."""
+    codecs.register_error("perepisode", _plainer)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="perepisode")
+
+
+def _plainer(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(PLAINER.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
 
 
 def plain(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -22,7 +40,7 @@ def plain(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def seen() -> bool:
     """Whether a person looks on, and not a file or another program."""
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def redraws() -> bool:

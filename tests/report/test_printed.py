@@ -56,3 +56,31 @@ def test_what_was_judged_is_printed_agent_by_agent(table, tmp_path):
     assert shown["Return"].split()[0] == f"{by_hand['return'].mean().mean():.2f}"
     assert shown["Violations"].split()[0] == f"{by_hand['violations'].mean().mean():.2f}"
     assert shown["Seeds"] == "3"
+
+
+def test_what_a_report_would_refuse_is_no_failure_of_judging(table, tmp_path):
+    own = table[table["run"] == table["run"].iloc[0]]
+    episodes.write(pd.concat([own, own.assign(run="a twin")]), tmp_path / "episodes.parquet")
+    (line,) = said(printed.judged, tmp_path / "episodes.parquet")
+    assert line.startswith("there is no table of these agents: two runs of unconstrained  have seed 42: ")
+
+
+def test_a_narrow_terminal_gets_the_tail_before_the_intervals(monkeypatch):
+    """Names take 3 columns; with all intervals there would be 3 + 14 + 17 + 17 of them."""
+    columns = {
+        "Agent": ["ESR"],
+        "Return": ["23.23\u00a0±\u00a05.48"],
+        "Violations": ["0.05 (0\u00a0–\u00a00.09)"],
+        "CVaR 10 %": ["1.42 (0\u00a0–\u00a03.02)"],
+    }
+    first = ["Return", "Violations", "CVaR 10 %"]
+
+    def shown(width: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        return [cells[0] for cells in printed._fitted(columns, first).values()]
+
+    whole = [cells[0] for cells in columns.values()]
+    assert shown(53) == whole
+    assert shown(52) == shown(47) == ["ESR", "23.23", *whole[2:]]
+    assert shown(46) == ["ESR", "23.23", "0.05", whole[3]]
+    assert shown(30) == ["ESR", "23.23", "0.05", "1.42"]

@@ -44,8 +44,8 @@ def build(
     limit: float = NAN,
     cvar: float = metrics.WORST,
     names: Mapping[str, str] | None = None,
-    told: Callable[[Inputs, findings.Finding], None] = lambda *_: None,
     formats: Iterable[str] = ("svg",),
+    told: Callable[[Inputs, findings.Finding], None] = lambda *_: None,
 ) -> Path:
     """Write index.html, report.md, summary.json, and of every figure and table its files; return the page's path.
 
@@ -53,8 +53,8 @@ def build(
     exact optima of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over,
     distribution), `watch` folders that `perepisode watch` wrote, to link to, `discussion` a text whose numbers are
     read from this report's tables (see report/discussion.py).  `limit` is what an episode may have, `cvar` the share of
-    the episodes that the CVaR averages, and `names` has labels for methods.  `told` hears what was found.
-    `formats` are the kinds of files that every figure is written as, of svg, pdf and png.
+    the episodes that the CVaR averages, and `names` has labels for methods.  `formats` are the kinds of files that
+    every figure is written as, of svg, pdf and png.  `told` hears what was found.
     """
     kinds = exports.asked(formats)
     table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
@@ -63,16 +63,16 @@ def build(
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
     drawn = training.read(curves, study.arms)
     inputs = Inputs(study, study.views(), drawn, read, _read_exact(exact), _linked(watch, out_dir))
-    with named(names or {}, study.methods), canvas.style():
+    with named(names or {}, study.methods):
         finding = findings.find(study, inputs.views)
-        with on_page(_appearing(finding, inputs.views)):
+        with on_page(_appearing(finding, inputs.views)), canvas.style():
             found = sections(inputs)
             if discussion is not None:
                 frames = {block.name: block.frame for section in found for block in section.blocks}
                 found.insert(0, Section("discussion", "Discussion", words=own_words.read(discussion, frames)))
             page = _write(Path(out_dir), inputs, finding, found, kinds)
         told(inputs, finding)
-        return page
+    return page
 
 
 def _appearing(finding: findings.Finding, views: list[View]) -> list[str]:
