@@ -156,3 +156,19 @@ def test_true_differences_are_found():
     assert false_alarms.power(4, 8, FILES) >= 0.9 * FILES
     assert false_alarms.power(4, 8, FILES, focal=True) >= 0.9 * FILES
     assert false_alarms.power(2, 3, FILES) >= 0.4 * FILES
+
+
+def test_programs_get_numbers():
+    of = study(THREE)
+    (data,) = findings.find(of, [of.view("violations")]).compared
+    assert (data["measured"], data["whole_counts"], data["fixed_beforehand"], data["p_corrected_for"]) == (
+        "cost", False, False, 3,
+    )  # fmt: skip
+    first = data["pairs"][0]
+    assert (first["heavier"], first["lighter"], first["tails_differ"]) == ("B", "A", True)
+    assert (first["same_return"], first["same_cost"]) == (True, True)
+    assert first["differences"]["cvar"]["mean"] == 101 - 51
+    assert first["ratio"] == pytest.approx(101 / 51)
+    agent = next(one for one in data["agents"] if one["agent"] == "A")
+    assert agent["cvar"] == {"mean": 51.0, "half_width": pytest.approx(stats.t.ppf(0.975, 2) / np.sqrt(3))}
+    assert agent["cost"]["mean"] == pytest.approx(0.9 * 10 + 5.1)

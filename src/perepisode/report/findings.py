@@ -76,6 +76,17 @@ def _plain(view: View, found: list[Pair]) -> dict:
                 "tails_differ": bool(pair.differ),
             }
         )
+    agents = []
+    for point in view.main:
+        means = {"return": point.gained, harm.name: point.interval(metrics.mean), "cvar": point.tail}
+        agents.append(
+            {
+                "agent": point.label,
+                "seeds": len(point.seeds),
+                "episodes": point.episodes,
+                **{name: {"mean": one.mean, "half_width": one.half} for name, one in means.items()},
+            }
+        )
     return {
         "dilemma": view.dilemma,
         "measured": harm.name,
@@ -85,6 +96,7 @@ def _plain(view: View, found: list[Pair]) -> dict:
         "first_agent": chosen.label if chosen else None,
         "fixed_beforehand": matched.fixed(view),
         "p_corrected_for": sum(pair.p == pair.p for pair in found),
+        "agents": agents,
         "pairs": told,
     }
 
