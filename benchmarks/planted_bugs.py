@@ -38,7 +38,7 @@ T_TRAIN, T_RULES, T_DISTILL = f"{T_TRAINING}train.py", f"{T_TRAINING}rules.py", 
 T_UTIL = f"{T_TRAINING}utilities.py"
 T_COMPARE, T_METRICS = "tests/evaluation/test_compare.py", "tests/test_metrics.py"
 T_REPLAY = "tests/replay/test_replay.py"
-T_POINTS = "tests/report/test_points.py"
+T_POINTS, T_PAIRS, T_HARM = (f"tests/report/test_{name}.py" for name in ("points", "pairs", "harm"))
 T_DET = "tests/environments/test_craftax_detectors.py"
 T_PACK, T_MATRIX = "tests/study/test_packing.py", "tests/study/test_matrix.py"
 
@@ -359,8 +359,8 @@ BUGS = (
     Bug(
         "bootstrap: seeds are drawn too",
         COMPARE,
-        "generator.integers(len(histograms), size=len(histograms))",
-        "range(len(histograms))",
+        "generator.integers(len(tails), size=len(tails))",
+        "range(len(tails))",
         f"{T_COMPARE}::test_bootstrap_covers_between_seed_spread",
     ),
     Bug(
@@ -369,6 +369,37 @@ BUGS = (
         "[(1 - level) / 2, (1 + level) / 2]",
         "[1 - level, level]",
         f"{T_COMPARE}::test_bootstrap_of_one_seed_equals_the_plain_bootstrap",
+    ),
+    Bug(
+        "holm: every test counts",
+        COMPARE,
+        "(len(order) - place) * values[index]",
+        "values[index]",
+        f"{T_COMPARE}::test_holm_by_hand",
+    ),
+    Bug(
+        "pairs: where nothing was fixed, all are compared",
+        "report/statistics/pairs.py",
+        "itertools.combinations(view.main, 2)",
+        "((chosen, other) for other in view.main if other is not chosen)",
+        f"{T_PAIRS}::test_all_pairs_at_one_level_are_tested_and_p_is_holms",
+    ),
+    Bug(
+        "pairs: the same mean is one within the seeds' error",
+        "report/statistics/matched.py",
+        "(half if half == half else NEAR",
+        "(NEAR",
+        f"{T_PAIRS}::test_returns_are_the_same_within_the_seeds_error",
+    ),
+    Bug(
+        "least tail: ⌈α N⌉ episodes",
+        "metrics.py",
+        "fraction if episodes is None else tail_share(episodes, fraction)",
+        "fraction",
+        T_HARM,
+    ),
+    Bug(
+        "costs: “at least one” is for counts", "report/harm.py", '"P(≥1)" if self.whole else "P(>0)"', '"P(≥1)"', T_HARM
     ),
     Bug(
         "matched: interpolated by distance",

@@ -15,7 +15,7 @@ import pandas as pd
 import readme
 
 HERE = Path(__file__).parent
-TEXTS = ("*.md", "*.html", "data/*.csv")
+TEXTS = ("*.md", "*.html", "*.json", "data/*.csv", "tables/*.tex")
 
 
 def same(committed: Path, rebuilt: Path) -> bool:

@@ -28,8 +28,12 @@ class Browser:
         answer = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self.session = f"/session/{answer['sessionId']}"
 
-    def open(self, path, width: int = 1280) -> None:
-        self._ask("POST", f"{self.session}/window/rect", {"width": width, "height": 1000})
+    def open(self, path, width: int = 1280, dark: bool = False, medium: str = "screen") -> None:
+        """A page on a screen of that width, narrower than any window if need be."""
+        screen = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._tell("Emulation.setDeviceMetricsOverride", **screen)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._tell("Emulation.setEmulatedMedia", media=medium, features=[scheme])
         self._ask("POST", f"{self.session}/url", {"url": path.as_uri()})
 
     def run(self, script: str):
@@ -41,6 +45,10 @@ class Browser:
 
     def close(self) -> None:
         self._ask("DELETE", self.session)
+
+    def _tell(self, command: str, **parameters) -> None:
+        """A command of Chromium's own protocol."""
+        self._ask("POST", f"{self.session}/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def _ask(self, verb: str, path: str, body: dict | None = None):
         content = json.dumps(body).encode() if body is not None else None

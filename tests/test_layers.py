@@ -14,9 +14,10 @@ import perepisode
 
 ROOT = Path(perepisode.__file__).parent
 FLOORS = (
-    ("later", "settings", "metrics", "compilation", "__init__"),
+    ("settings", "metrics", "compilation", "__init__"),
+    ("later",),
     ("config", "pytree", "reading"),
-    ("outside",),
+    ("outside", "terminal"),
     ("environments",),
     ("methods",),
     ("runs",),

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import outside, reading, settings
+from perepisode import later, outside, reading, settings, terminal
 from perepisode.config import PAPER_SEEDS, Learner, Protocol, Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS
@@ -96,21 +96,23 @@ class Train(Asked):
     learner_settings: tyro.conf.OmitArgPrefixes[OF_LEARNER] = OF_LEARNER()  # pyright: ignore  # noqa: RUF009
 
     def __call__(self) -> int:
+        later.require("train")
         runs, files = self.runs()
+        from perepisode.compilation import use_cache
         from perepisode.study.packing import pack
         from perepisode.training.train import Options, check, train
 
         populations = pack(runs, len(runs))
         for members in populations:
             check(members)
-        _prepare_jax()
+        use_cache()
         from perepisode.training.progress import for_this_terminal
 
         if len(populations) > 1:
             print(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
         folders = []
         for members in populations:
-            options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(), files)
+            options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(runs), files)
             folders += train(members, options)
         for folder in folders:
             print(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
@@ -262,13 +264,15 @@ class Evaluate:
     seed: int = settings.like(Protocol, "seed")  # Of the worlds the agents are judged in.
 
     def __call__(self) -> int:
-        _prepare_jax()
+        _prepare_jax("evaluate")
         from perepisode.evaluation.rollout import evaluate
+        from perepisode.report import printed
 
         if not self.paths:
             raise Refused("no run given; name run folders, a folder of them, or agents")
         out = self.out or _home(self.paths[0]) / "episodes.parquet"
         evaluate(self.paths, out, self.envs, self.steps, self.first, self.seed)
+        printed.judged(out)
         runs = " ".join(dict.fromkeys(str(_home(path) if path.is_dir() else path) for path in self.paths))
         print(f"wrote {out}\nnext: perepisode report {out} --runs {runs}")
         return 0
@@ -285,6 +289,7 @@ class Distill:
     out: Path = Path("utility.json")  # File to write.
 
     def __call__(self) -> int:
+        later.require("distill")
         from perepisode.evaluation.distill import distill
 
         distill(self.episodes, self.dilemma, self.out, self.tolerance)
@@ -296,7 +301,7 @@ class Distill:
 class Report:
     """Figures, tables and one HTML page from episodes tables, ours or anybody's."""
 
-    # Episodes tables, parquet or CSV; at least method, seed, return, violations.
+    # Episodes tables, parquet or CSV; at least method, seed, return, violations or cost.
     episodes: Annotated[tuple[Path, ...], tyro.conf.Positional]
     out: Path = Path("report")  # Folder to write.
     runs: tuple[Path, ...] = ()  # Folders of run folders, or agents by name or file, for training curves and λ.
@@ -305,13 +310,22 @@ class Report:
     watch: tuple[Path, ...] = ()  # Folders that `perepisode watch` wrote, to link to.
     # Your own words, with numbers read from the report's tables (docs/bring-your-own-agent.md).
     discussion: Path | None = None
+    limit: float | None = setting(None, low=0)  # What an episode may have: how many are over it, and by how much.
+    cvar: float = setting(0.1, low=0, high=1)  # Share of the episodes, the worst ones, that the CVaR averages.
+    # What methods are called, as method=name: --names ppo_lag="PPO Lagrangian" cpo=CPO.
+    names: tuple[str, ...] = ()
 
     def __call__(self) -> int:
+        from perepisode.report import printed
+        from perepisode.report.exports import FORMATS
         from perepisode.report.page import build
         from perepisode.trained import find
 
         curves = [trained for path in self.runs for trained in find(path)]
-        page = build(self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion)
+        page = build(
+            self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion,
+            float("nan") if self.limit is None else self.limit, self.cvar, _named(self.names), FORMATS, printed.report,
+        )  # fmt: skip
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 
@@ -322,7 +336,7 @@ class Watch:
 
     # An episodes table, a run folder whose table lies beside it, or an agent by name or file.
     source: Annotated[Path, tyro.conf.Positional]
-    worst: int = setting(5, low=0)  # How many of the worst episodes.
+    worst: int = setting(5, low=0)  # How many of the worst episodes, each in another world.
     # Also so many episodes with one violation, those with most further chances that were let be.
     restraint: int = setting(0, low=0)
     row: tuple[int, ...] = ()  # Rows of the table to replay instead.
@@ -332,7 +346,7 @@ class Watch:
     out: Path = Path("watch")  # Folder to write.
 
     def __call__(self) -> int:
-        _prepare_jax()
+        _prepare_jax("watch")
         from perepisode.replay.watch import watch
 
         page = watch(self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.restraint)
@@ -354,7 +368,7 @@ class Bench:
     def __call__(self) -> int:
         if not self.precision:
             raise Refused("there is nothing to measure; give --precision bf16, fp32 or both")
-        _prepare_jax()
+        _prepare_jax("bench")
         from perepisode.study.bench import bench, here
 
         populations, learner = here()
@@ -404,6 +418,7 @@ def _commands() -> Any:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; wrong input is one line on stderr and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    terminal.write_anything()
     try:
         command = _parsed(arguments)
     except Refused as error:
@@ -465,6 +480,9 @@ def _told(error: Exception) -> int:
     if type(error).__name__ == "DiskTrouble" or getattr(error, "errno", None) in (ENOSPC, EDQUOT, EIO):
         _say(error)
         return DISK
+    if isinstance(error, ModuleNotFoundError) and (missing := (error.name or "").split(".")[0]) in later.TRAINING:
+        _say(later.lacking("this", [missing]))
+        return WRONG_INPUT
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         _say("there is not enough memory for this; use fewer worlds, a smaller network or fewer runs at a time")
         return WRONG_INPUT
@@ -478,10 +496,19 @@ def _say(what: object) -> None:
     print(f"perepisode: {reading.one_line(what)}", file=sys.stderr)
 
 
-def _prepare_jax() -> None:
+def _prepare_jax(command: str) -> None:
+    later.require(command)
     from perepisode.compilation import use_cache
 
     use_cache()
+
+
+def _named(names: Iterable[str]) -> dict[str, str]:
+    """method=name, as words of the command line."""
+    pairs = [text.partition("=") for text in names]
+    if wrong := [text for text, (_, equals, name) in zip(names, pairs) if not (equals and name.strip())]:
+        raise Refused(f"--names {wrong[0]!r} gives no name; write method=name")
+    return {method: name.strip() for method, _, name in pairs}
 
 
 def _home(path: Path) -> Path:

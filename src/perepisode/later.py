@@ -1,10 +1,15 @@
-"""JAX, imported when it is first used.
+"""JAX, imported when it is first used, and what is said where it is not installed.
 
 Methods and worlds are declared beside what they compute.  Listing, planning and reporting read only the declarations,
-and importing JAX would take longer than all else that they do.
+and importing JAX would take longer than all else that they do.  They work without it: `pip install perepisode` brings
+what they need, `perepisode[train]` the rest.
 """
 
+from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from perepisode.settings import Refused
 
 if TYPE_CHECKING:
     import jax
@@ -22,3 +27,24 @@ else:
     jax, jnp = _Later("jax"), _Later("jax.numpy")
 
 __all__ = ["jax", "jnp"]
+
+TRAINING = ("jax", "optax", "craftax", "orbax", "safetensors")  # what perepisode[train] brings, as it is imported
+
+
+def require(command: str) -> None:
+    """Refuse a command that trains or plays where the libraries for it are missing, before it has begun."""
+    if missing := [name for name in TRAINING if not _installed(name)]:
+        raise Refused(lacking(f"perepisode {command}", missing))
+
+
+def lacking(what: str, missing: Sequence[str]) -> str:
+    *some, last = missing
+    listed = f"{', '.join(some)} and {last}" if some else last
+    return f"{what} needs {listed}; install what is missing: pip install 'perepisode[train]'"
+
+
+def _installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ImportError:
+        return False

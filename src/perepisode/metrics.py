@@ -38,7 +38,7 @@ def worst(counts: ArrayLike) -> float:
 
 
 def p_any(counts: ArrayLike) -> float:
-    """P(>= 1): share of episodes with any violation."""
+    """P(> 0): share of episodes with any violation, which of counts is P(>= 1)."""
     return float((_vector(counts) > 0).mean())
 
 
@@ -48,6 +48,13 @@ def p_over(counts: ArrayLike, budget: float) -> float:
 
 
 over_one = partial(p_over, budget=1)
+
+
+def excess(counts: ArrayLike, limit: float) -> float:
+    """Mean of what episodes beyond the limit have beyond it; NaN where there is no such episode."""
+    beyond = _vector(counts)
+    beyond = beyond[beyond > limit] - limit
+    return float(beyond.mean()) if beyond.size else math.nan
 
 
 def tail_size(episodes: int, fraction: float = WORST) -> int:
@@ -85,10 +92,18 @@ def histogram(counts: ArrayLike) -> Histogram:
     return Histogram(values, often)
 
 
-def least_cvar(mean: float, fraction: float = WORST) -> float:
-    """The smallest CVaR that whole counts with this mean allow: every episode has ⌊mean⌋ or one more."""
-    floor = math.floor(mean)
-    return floor + min(1.0, (mean - floor) / fraction)
+def tail_share(episodes: int, fraction: float = WORST) -> float:
+    """The share of N episodes that the CVaR averages: ceil(fraction * N) / N, of 32 episodes 4."""
+    return tail_size(episodes, fraction) / episodes
+
+
+def least_cvar(mean: float, fraction: float = WORST, episodes: int | None = None) -> float:
+    """The smallest CVaR that whole counts with this mean allow: every episode has ⌊mean⌋ or one more.
+
+    `episodes` is how many of them the CVaR was taken of, whose tail holds ⌈fraction N⌉; without it, any number.
+    """
+    floor, share = math.floor(mean), fraction if episodes is None else tail_share(episodes, fraction)
+    return floor + min(1.0, (mean - floor) / share)
 
 
 def independent_cvar(mean: float, fraction: float = WORST) -> float:
@@ -148,15 +163,16 @@ class Declared(NamedTuple):
     digits: int = 2
     interval: bool = False  # whether the page shows its interval too
     largest: bool = False  # the largest over seeds, which has no interval
+    scaled: bool = False  # in the unit of what is counted: as many digits as fit its size, and `digits` for nothing
 
 
-_WORST_MEAN = f"mean of the worst ⌈{WORST:g} N⌉ episodes of a seed, then the mean over seeds"
+WORST_MEAN = "mean of the worst ⌈{:g} N⌉ episodes of a seed, then the mean over seeds"
 _IN_ORDER = (
-    Declared("violations", "Violations", mean, "mean number of violations an episode", interval=True),
-    Declared("std", "Std", std, ""),
+    Declared("violations", "Violations", mean, "mean number of violations an episode", interval=True, scaled=True),
+    Declared("std", "Std", std, "", scaled=True),
     Declared("p_any", "P(≥1)", p_any, "share of episodes with any violation, with more than k", "P(≥1), P(>k)", 3),
     Declared("p_over_1", "P(>1)", over_one, "", digits=3),
-    Declared("cvar", CVAR, cvar, _WORST_MEAN, interval=True),
+    Declared("cvar", CVAR, cvar, WORST_MEAN.format(WORST), interval=True, scaled=True),
     Declared("worst", "Worst", worst, "", digits=0, largest=True),
 )
 DECLARED = {metric.name: metric for metric in _IN_ORDER}

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import expit
 
 from perepisode.config import Refused
-from perepisode.environments.base import EndCause
+from perepisode.environments.base import EndCause, World
 from perepisode.environments.temptation import Temptation
 from perepisode.environments.temptation.exact import (
     CELLS,
@@ -116,3 +116,8 @@ def test_strict_utility_takes_nothing():
 def test_impossible_sizes_are_refused(wrong):
     with pytest.raises(Refused):
         Temptation(**wrong)
+
+
+def test_what_it_takes_is_stated_as_tracing_finds_it():
+    """Plans read the statement, and need no JAX for it."""
+    assert Temptation().footprint() == World.footprint(Temptation())

@@ -25,9 +25,24 @@ def test_welch_equals_scipy():
 
 
 def test_welch_without_spread_or_with_one_seed_invents_nothing():
-    assert compare.welch([1, 1, 1], [2, 2, 2])[:2] == (-np.inf, 0.0)
+    assert compare.welch([1, 1, 1], [2, 2, 2]).t == -np.inf
+    assert np.isnan(compare.welch([1, 1, 1], [2, 2, 2]).p)
     assert compare.welch([1, 1], [1, 1])[:2] == (0.0, 1.0)
     assert np.isnan(compare.welch([1], [2, 3]).t)
+
+
+def test_the_interval_of_a_difference_equals_scipy():
+    a, b = [1.0, 1.2, 1.5], [2.0, 2.1, 2.6, 2.2]
+    ours, theirs = compare.difference(a, b), stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    assert (ours.mean - ours.half, ours.mean + ours.half) == pytest.approx((theirs.low, theirs.high))
+    assert np.isnan(compare.difference([1.0], b).half)
+    assert compare.difference([1, 1], [3, 3])[:2] == (-2.0, 0.0)
+
+
+def test_holm_by_hand():
+    assert compare.holm([0.04, 0.01, float("nan"), 0.03]) == pytest.approx([0.06, 0.03, np.nan, 0.06], nan_ok=True)
+    assert compare.holm([0.5, 0.6]) == [1.0, 1.0]
+    assert compare.holm([]) == []
 
 
 def test_t_interval_equals_scipy_and_is_absent_for_one_seed():
@@ -48,17 +63,27 @@ def test_bootstrap_covers_between_seed_spread():
     generator = np.random.default_rng(1)
     alike = [generator.poisson(1.0, 400) for _ in range(3)]
     apart = [generator.poisson(level, 400) for level in (0.5, 1.0, 1.5)]
-    narrow = compare.hierarchical_bootstrap(alike, metrics.mean, 400)
-    wide = compare.hierarchical_bootstrap(apart, metrics.mean, 400)
+    narrow = compare.hierarchical_bootstrap(alike, 1.0, 400)  # the worst of all episodes: their mean
+    wide = compare.hierarchical_bootstrap(apart, 1.0, 400)
     assert wide[1] - wide[0] > 3 * (narrow[1] - narrow[0])
     assert narrow[0] < np.mean(alike) < narrow[1]
 
 
 def test_bootstrap_of_one_seed_equals_the_plain_bootstrap():
     counts = np.random.default_rng(2).poisson(1.0, 300)
-    low, high = compare.hierarchical_bootstrap([counts], metrics.mean, 2000)
+    low, high = compare.hierarchical_bootstrap([counts], 1.0, 2000)
     plain = stats.bootstrap((counts,), np.mean, n_resamples=2000, method="percentile", random_state=0)
     assert (low, high) == pytest.approx(tuple(plain.confidence_interval), abs=0.015)
+
+
+@pytest.mark.parametrize("law", ["counts", "costs"])
+def test_bootstrap_of_a_tail_equals_the_plain_bootstrap(law):
+    generator = np.random.default_rng(3)
+    sample = generator.poisson(1.0, 1500) if law == "counts" else generator.lognormal(2.0, 1.0, 1500)
+    low, high = compare.hierarchical_bootstrap([sample], 0.1, 2000)
+    drawn = generator.choice(sample, (2000, 1500))
+    plain = np.quantile(np.sort(drawn, axis=1)[:, -150:].mean(axis=1), [0.025, 0.975])
+    assert (low, high) == pytest.approx(tuple(plain), abs=0.1 * (plain[1] - plain[0]))
 
 
 def test_pairing_nearest_and_interpolated():

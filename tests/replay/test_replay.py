@@ -21,7 +21,7 @@ from perepisode.replay import frames
 from perepisode.replay import page as shown_page
 from perepisode.replay.episode import differences, replay
 from perepisode.replay.pressure import pressure
-from perepisode.replay.source import CANDIDATES, Chosen, worst_first
+from perepisode.replay.source import CANDIDATES, Chosen, select, worst_first
 from perepisode.replay.watch import watch
 from perepisode.runs import Run, RunFolder, save_policy
 from perepisode.training import population, ppo
@@ -180,6 +180,52 @@ def test_the_page_shows_the_worst_and_says_that_they_are_reproduced(home, table,
     assert first["film"] is None
     assert f"violation {table['violations'].max()} at step" in text
     assert "Gate σ(12 (1.5 − v))" in text
+
+
+def test_no_world_is_shown_twice(table, tmp_path):
+    """Two agents in the same 24 worlds, the second with one violation more: its 24 episodes are the worst."""
+    other = table.assign(run="b", method="ser", violations=table["violations"] + 1)
+    episodes.write(pd.concat([table.assign(run="a"), other]), tmp_path / "episodes.parquet")
+    said = []
+    found = select(tmp_path / "episodes.parquet", worst=3, say=said.append)
+    assert [one.number for one in found.chosen] == [24 + row for row in worst_first(other)[:3]]
+    assert said == []
+    every = select(tmp_path / "episodes.parquet", worst=40, say=said.append)
+    assert {one.number for one in every.chosen} == set(range(24, 48))
+    assert said == ["48 episodes were played in 24 worlds; of each the worst is shown"]
+    both = select(tmp_path / "episodes.parquet", worst=3, rows=(5, 29), say=said.append)
+    assert [one.number for one in both.chosen] == [5, 29]  # as asked
+
+
+def test_episodes_that_were_judged_twice_are_shown_once(home, table, tmp_path):
+    for name in ("once", "again"):
+        episodes.write(table, tmp_path / f"{name}.parquet")
+    found = select(tmp_path, worst=4, runs=home, say=lambda _: None).chosen
+    assert len({one.row["policy_key"] for one in found}) == 4
+
+
+def test_the_same_key_with_other_options_is_another_world(home, table, tmp_path):
+    """The folder of one run is found, and has options of its own; those of two others are not."""
+    row = table.loc[[0]]
+    rows = [row, row.assign(run="lost"), row.assign(run="lost too")]
+    episodes.write(pd.concat(rows), tmp_path / "episodes.parquet")
+    found = select(tmp_path / "episodes.parquet", worst=3, runs=home, say=lambda _: None).chosen
+    assert [one.number for one in found] == [0, 1]
+    assert {**found[0].options, **OPTIONS} == found[0].options
+    assert found[1].options == {}
+
+
+def test_restraint_is_not_looked_for_in_what_is_shown_already(table, tmp_path):
+    episodes.write(table.assign(violations=1), tmp_path / "episodes.parquet")
+    found = select(tmp_path / "episodes.parquet", worst=5, say=lambda _: None)
+    assert not {one.number for one in found.chosen} & {one.number for one in found.once}
+    assert len({one.number for one in found.chosen + found.once}) == 5 + CANDIDATES
+
+
+def test_restraint_alone(table, tmp_path):
+    episodes.write(table.assign(violations=1), tmp_path / "episodes.parquet")
+    page = watch(tmp_path / "episodes.parquet", tmp_path / "page", worst=0, restraint=2, say=lambda _: None)
+    assert len(players(page.read_text())) == 2
 
 
 def test_given_rows_a_run_folder_and_filters(home, table, tmp_path):

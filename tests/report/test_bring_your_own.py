@@ -29,5 +29,5 @@ def test_the_snippet_writes_a_table_that_can_be_reported(tmp_path, monkeypatch):
     exec(snippet, {"agents": agents, "pandas": pandas})
     table = pandas.read_csv("episodes.csv")
     assert len(table) == 600
-    assert (table["return"] == 5 + table["violations"]).all()
+    assert (table["return"] == 5 + table["cost"]).all()
     assert "PPO-Lagrangian" in page.build("episodes.csv", "report").read_text()

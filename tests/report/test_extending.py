@@ -100,7 +100,7 @@ def test_a_figure_is_on_the_page_with_its_data(table, tmp_path, monkeypatch):
     exported = pd.read_csv(tmp_path / "report/data/worst_episodes_temptation.csv").set_index("agent")
     own = table[(table["method"] == "esr") & (table["arm"] == "k=1")]
     assert exported.loc["ESR (k=1)", "worst"] == max(own["violations"])
-    assert html.index('id="table-hypervolume_temptation"') < html.index('id="figure-worst_episodes_temptation"')
+    assert html.index('id="figure-frontier_temptation"') < html.index('id="figure-worst_episodes_temptation"')
 
 
 def test_a_figure_without_data_says_so(table, tmp_path, monkeypatch):

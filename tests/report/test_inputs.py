@@ -74,11 +74,11 @@ def small_table(arms):
 
 
 def test_returns_below_zero_are_reported(tmp_path):
-    """Costs as returns, as in many control tasks; the rivals are far away, so that the headline gives their returns."""
+    """Costs as returns, as in many control tasks; the rivals are far away, which a caveat says."""
     table = small_table({("esr", "k=1"): -20.0, ("ser", "w=1"): -40.0, ("lagrangian", "d=1"): -10.0})
     table.to_csv(tmp_path / "a.csv", index=False)
     text = page.build(tmp_path / "a.csv", tmp_path / "out").read_text()
-    assert "(−37.6 to −7.6 against −17.6)" in text
+    assert "Not the same return as ESR (k=1) (−17.60): SER (w=1) −37.60, Lagrangian (d=1) −7.60" in text
 
 
 def test_a_discount_that_only_some_agents_state_is_kept_apart(tmp_path):

@@ -42,7 +42,7 @@ def points(arms):
 def test_between_two_prices_the_tail_is_that_of_the_exact_agent_there(ends):
     view = points({("ser", "w=1"): linear(ends[0]), ("ser", "w=0.1"): linear(ends[1])})
     low, high = view.of("ser")
-    between = matched._Between(low, high, view.whole)
+    between = matched._Between(low, high)
     for weight in (0.25, 0.5, 0.75):
         agent = linear((1 - weight) * ends[0] + weight * ends[1])
         assert between.mean(0, 1, weight) == pytest.approx(agent.mean_count, abs=1e-3)
@@ -64,7 +64,7 @@ def test_a_straight_line_between_tails_would_be_far_off():
 def test_between_two_budgets_an_agent_keeps_the_one_or_the_other():
     view = points({("esr", f"k={k}"): agent for k, agent in BUDGETED.items()})
     low, high = view.of("esr")
-    between = matched._Between(low, high, view.whole)
+    between = matched._Between(low, high)
     for weight in (0.02, 0.3, 0.8):
         mixed = np.concatenate([np.repeat(exactly(BUDGETED[k].counts), n) for k, n in
                                 ((1, round(100 * (1 - weight))), (2, round(100 * weight)))])  # fmt: skip
@@ -77,7 +77,7 @@ def test_ends_are_read_as_they_are():
     view = points({("ser", "w=1"): linear(0.4), ("ser", "w=0.1"): linear(1.2)})
     low, high = view.of("ser")
     positions = matched.VIOLATIONS.each(low), matched.VIOLATIONS.each(high)
-    read = compare.read_between(*positions, positions[1].mean(), matched._Between(low, high, True).cvar())
+    read = compare.read_between(*positions, positions[1].mean(), matched._Between(low, high).cvar())
     assert read.value.mean == pytest.approx(metrics.cvar(high.seeds[0].counts))
 
 

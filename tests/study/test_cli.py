@@ -12,7 +12,7 @@ import pytest
 import tiny
 
 from perepisode.cli import main
-from perepisode.study import plan
+from perepisode.study import packing, plan
 
 
 def call(capsys, *words: str) -> tuple[int, str, str]:
@@ -39,11 +39,45 @@ def test_matrix_as_json_csv_and_table(capsys):
     assert "183 runs of 1e+09 steps: erm 30 + ser 45 + lagrangian 36 + esr 18 + budget 18 + ser_racc 18" in out
 
 
-def test_the_plan_says_what_it_costs(capsys):
+@pytest.fixture
+def gpus(monkeypatch):
+    """What the driver says that there is: nothing, until the test says otherwise."""
+    found: list[int] = []
+    monkeypatch.setattr(packing, "_gpu_memories", lambda: found)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return found
+
+
+def test_the_plan_says_what_it_costs(capsys, gpus):
     code, out, _ = call(capsys, "study", "plan", "--memory", "139", "--gpus", "4")
     assert code == 0
-    assert "183 runs in 13 packs, 1.83e+11 steps, 25.4 device hours at 2,000,000 steps/s (assumed" in out
-    assert "about 6.4 h on 4 of them" in out
+    assert "183 runs in 13 packs, 1.83e+11 steps; packed for 139 GiB a gpu" in out
+    said = "25.4 hours on one NVIDIA H200, at 2,000,000 steps/s as measured there; 6.4 hours on 4 of them"
+    assert said in out  # 1.83e11 / 2e6 / 3600 = 25.42
+    gpus += [80 * packing.GIB] * 2
+    _, out, _ = call(capsys, "study", "plan")
+    assert "packed for 80 GiB a gpu" in out
+    assert "25.4 hours on one NVIDIA H200, at 2,000,000 steps/s as measured there; 12.7 hours on 2 of them" in out
+
+
+def test_without_a_gpu_the_plan_promises_no_hours(capsys, gpus, tmp_path):
+    _, out, _ = call(capsys, "study", "plan", "--memory", "24")
+    assert "hours" not in out.splitlines()[0]
+    assert "hours are not known: there is no GPU here; one NVIDIA H200 takes 25.4 hours at 2,000,000 steps/s" in out
+    assert "to measure this machine: perepisode bench --envs 1024 --hidden 512, then --bench FILE" in out
+    row = {"runs": 2, "worlds": 1024, "hidden": 512, "steps_per_second": 5e3, "peak_bytes": 2e9}
+    (tmp_path / "bench.json").write_text(json.dumps({"device": "cpu", "training": [row]}))
+    _, out, _ = call(capsys, "study", "plan", "--memory", "24", "--bench", str(tmp_path / "bench.json"))
+    assert "hours" in out.splitlines()[0]
+    assert "10166.7 hours at 5,000 steps/s, measured on cpu (" in out  # 1.83e11 / 5e3 / 3600
+    _, out, _ = call(capsys, "study", "plan", "--env", "temptation")
+    assert "about 5 minutes at 100,000 steps/s, which is a guess" in out  # 63 x 480,000 / 1e5 / 60 = 5.04
+
+
+@pytest.mark.parametrize("words", [[], ["--beyond", "--gpus", "8"], ["--env", "temptation", "--beyond"]])
+def test_the_plan_fits_a_hundred_columns(capsys, gpus, words):
+    _, out, _ = call(capsys, "study", "plan", "--memory", "80", *words)
+    assert max(map(len, out.splitlines())) <= 100
 
 
 @pytest.mark.parametrize(

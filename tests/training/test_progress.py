@@ -1,7 +1,10 @@
 """What is said while runs train: the pace of now, compiling by its name, lines that fit sixty columns."""
 
 import io
+import itertools
+from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from perepisode.environments.temptation import MINIATURE
@@ -68,19 +71,110 @@ def test_plain_lines_name_compiling_and_leave_it_out_of_the_pace(capsys):
     assert max(map(len, lines)) <= 60
 
 
-def test_the_live_table_fits_sixty_columns():
-    live = progress.LiveTable()
-    live.runs, live.done, live.rows = RUNS, 0, [[{**ROW, "lambda": 99.99}]] * 4
-    live.pace, live.began = None, progress.time.monotonic() - 41.3
+@pytest.fixture(autouse=True)
+def sixty_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("LINES", "40")
+
+
+def drawn(live) -> list[str]:
+    """What the terminal shows."""
     console = Console(file=io.StringIO(), width=60)
-    console.print(live._table())
-    assert "0/100 updates · compiling 41 s" in console.file.getvalue()
-    live.pace = progress.Pace(RUNS, 0, clock := Clock())
+    console.print(live.drawn())
+    return console.file.getvalue().splitlines()
+
+
+def test_the_live_table_fits_sixty_columns():
+    clock = Clock()
+    live = progress.LiveTable(clock=clock)
+    live.begin(RUNS, 0)
+    clock.now += 41.3
+    bar, said, *_ = drawn(live)
+    assert bar.endswith(" 0 % · compiling 41 s")
+    assert said == "0/100 updates"
+    live.rows, live.pace = [[{**ROW, "lambda": 99.99}]] * 4, progress.Pace(RUNS, 0, clock)
     clock.now += 10
     live.pace.note(50)
-    console = Console(file=io.StringIO(), width=60)
-    console.print(live._table())
-    text = console.file.getvalue()
-    assert "50/100 updates · 51,200 steps/s · 0:10 left" in text
+    bar, said, *table = drawn(live)
+    assert bar == 14 * "█" + 14 * "░" + " 50 % · 0:10 elapsed · 0:10 left"
+    assert said == "50/100 updates · 51,200 steps/s"
+    text = "\n".join(table)
     assert "…" not in text
     assert text.count("99.99") == text.count("12.50") == 4
+    assert max(map(len, [bar, said, *table])) <= 60
+
+
+def test_time_passes_between_two_looks_and_compiling_is_none_of_it():
+    """Ten updates in twenty seconds; nine seconds later, the next look being due at twenty, the rest has nine less."""
+    clock = Clock()
+    live = progress.LiveTable(clock=clock)
+    live.begin(RUNS, 40)  # it was stopped before
+    clock.now += 300  # compiling
+    live.pace = progress.Pace(RUNS, 40, clock)
+    assert drawn(live)[0].endswith(" 40 % · 0:00 elapsed")
+    clock.now += 20
+    live.pace.note(50)
+    assert drawn(live)[0].endswith(" 50 % · 0:20 elapsed · 1:40 left")
+    clock.now += 9
+    assert drawn(live)[0].endswith(" 50 % · 0:29 elapsed · 1:31 left")
+    clock.now += 1000
+    assert drawn(live)[0].endswith(" 50 % · 17:09 elapsed · 0:00 left")
+    live.pace.note(100)
+    assert drawn(live)[0].endswith("100 % · 17:09 elapsed")
+
+
+def test_long_times_leave_room_for_the_bar():
+    clock = Clock()
+    live = progress.LiveTable(clock=clock)
+    live.begin(RUNS, 0)
+    live.pace = progress.Pace(RUNS, 0, clock)
+    clock.now += 99 * 3600
+    live.pace.note(1)
+    bar = drawn(live)[0]
+    assert bar.endswith(" 1 % · 99:00:00 elapsed · 9801:00:00 left")
+    assert bar.count("░") > 10
+
+
+def test_more_runs_than_lines_are_shown_by_their_means(monkeypatch):
+    monkeypatch.setenv("LINES", "9")
+    live = progress.LiveTable(clock=Clock())
+    live.begin(RUNS, 0)
+    live.rows = [[{**ROW, "return": value}] for value in (1.0, 2.0, 5.0, 7.0)]
+    lines = drawn(live)
+    assert len(lines) <= 9
+    assert [line.split()[-4] for line in lines if "γ=1" in line] == ["1.5", "6.0"]
+    monkeypatch.setenv("LINES", "10")
+    assert sum("γ=1" in line for line in drawn(live)) == 4
+
+
+def swept(**settings) -> Run:
+    return replace(RUNS[2], learner=replace(MINIATURE, **settings))
+
+
+def test_arms_that_differ_in_a_setting_are_told_apart(capsys):
+    """Two values of a setting that their label does not have, two seeds each, and an arm of its own."""
+    runs = [replace(swept(entropy=value), seed=seed) for value in (0.1, 0.2) for seed in (42, 123)]
+    assert progress.labels([*runs, RUNS[0]]) == [
+        "esr k=1, told loud γ=1, entropy=0.1",
+        "esr k=1, told loud γ=1, entropy=0.1",
+        "esr k=1, told loud γ=1, entropy=0.2",
+        "esr k=1, told loud γ=1, entropy=0.2",
+        "pid_lagrangian d=0.75 γ=1",
+    ]
+    assert progress.labels(runs[:2], among=runs) == ["esr k=1, told loud γ=1, entropy=0.1"] * 2  # trained by turns
+    assert progress.labels(runs[:2]) == ["esr k=1, told loud γ=1"] * 2
+    plain = progress.PlainLines(clock=Clock())
+    plain.start(runs, 0)
+    plain.compiled()
+    plain.update(10, [[{**ROW, "return": value}] for value in (1.0, 2.0, 5.0, 7.0)])
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "  esr k=1, told loud γ=1, entropy=0.1  return 1.5  violations 1.00",
+        "  esr k=1, told loud γ=1, entropy=0.2  return 6.0  violations 1.00",
+    ]
+
+
+def test_what_stands_beside_the_settings_tells_arms_apart_too():
+    kinds = itertools.product((0.9, 0.99), ("exact", "paper"))
+    said = progress.labels([replace(RUNS[0], gamma=gamma, detector=detector) for gamma, detector in kinds])
+    assert said[1] == "pid_lagrangian d=0.75, gamma=0.9, detector=paper"
+    assert len(set(said)) == 4

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from perepisode import later
 from perepisode.config import Refused
 
 
@@ -15,10 +16,9 @@ class Listed:
     """The agents that ship with the package, and what they do."""
 
     def __call__(self) -> int:
-        from perepisode import agents, metrics
+        from perepisode import agents, metrics, terminal
         from perepisode.agents.card import name_of
         from perepisode.report.words import count, number, percent
-        from perepisode.study.overview import text_table
 
         rows = []
         for file in agents.shipped().values():
@@ -27,7 +27,7 @@ class Listed:
             numbers = number(judged["return"], 1), *shares, number(judged["cvar"])
             size = f"{file.path.stat().st_size / 1e6:.1f} MB"
             rows.append((name_of(file), *numbers, count(file.about["run"]["steps"]), size))
-        print(text_table(("agent", "return", "P(≥1)", "P(>1)", metrics.CVAR, "steps", "file"), rows))
+        print(terminal.plain(("agent", "return", "P(≥1)", "P(>1)", metrics.CVAR, "steps", "file"), rows))
         print(f"next: perepisode watch {agents.names()[-1]} --worst 2, or perepisode agents card NAME")
         return 0
 
@@ -58,6 +58,7 @@ class Export:
     episodes: Path | None = None  # Episodes table of the run; the one beside it if left out.
 
     def __call__(self) -> int:
+        later.require("agents export")
         from perepisode import agents
         from perepisode.agents.export import export
         from perepisode.replay.source import table_of

@@ -103,7 +103,8 @@ class World:
     protocol: ClassVar[Protocol] = Protocol()  # by which a study judges
     shape: ClassVar[Shape] = Shape()  # of its matrix of runs
     pack: ClassVar[int] = 16  # runs a population: beyond this a device gets little faster
-    speed: ClassVar[float] = 1e5  # environment steps a second of a full population, where it was not measured
+    speed: ClassVar[float] = 1e5  # environment steps a second of a full population
+    measured_on: ClassVar[str] = ""  # the GPU on which that was measured; empty where it is a guess
 
     def __post_init__(self):
         settings.check(type(self), {name: getattr(self, name) for name in settings.of(type(self))}, self.name)

@@ -64,19 +64,23 @@ def t_interval(per_seed: ArrayLike, level: float = 0.95) -> Interval:
 
 
 def hierarchical_bootstrap(
-    samples: Sequence[ArrayLike], metric: Metric, resamples: int = 1000, level: float = 0.95, seed: int = 0
+    samples: Sequence[ArrayLike],
+    fraction: float = metrics.WORST,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
 ) -> tuple[float, float]:
-    """Percentile interval of the seed mean of `metric`, resampling seeds, then episodes within each.
+    """Percentile interval of the seed mean of the CVaR, resampling seeds, then episodes within each.
 
     `samples` holds one array of episodes a seed.  With three seeds it is narrower than the t interval, which
     knows how little three numbers say about their spread; it is shown beside it for what the episodes add.
     """
     generator = np.random.default_rng(seed)
-    histograms = [metrics.histogram(sample) for sample in samples]
+    tails = [_Tail(sample, fraction) for sample in samples]
     means = np.empty(resamples)
     for index in range(resamples):
-        chosen = generator.integers(len(histograms), size=len(histograms))
-        means[index] = np.mean([metric(_redraw(histograms[one], generator)) for one in chosen])
+        chosen = generator.integers(len(tails), size=len(tails))
+        means[index] = np.mean([tails[one].redrawn(generator) for one in chosen])
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -87,6 +91,34 @@ def welch(a: ArrayLike, b: ArrayLike) -> Welch:
     if min(a.size, b.size) < 2:
         return Welch(float("nan"), float("nan"), float("nan"), float(a.mean() - b.mean()))
     return _welch(a.mean(), a.var(ddof=1) / a.size, a.size, b.mean(), b.var(ddof=1) / b.size, b.size)
+
+
+def difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interval:
+    """mean(a) - mean(b) and the half width of its interval by Welch, from one number a seed."""
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    apart = float(a.mean() - b.mean())
+    if min(a.size, b.size) < 2:
+        return Interval(apart, float("nan"), 1)
+    errors = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
+    if not sum(errors):
+        return Interval(apart, 0.0, min(a.size, b.size))
+    freedom = _satterthwaite(errors[0], a.size, errors[1], b.size)
+    return Interval(apart, float(_t_quantile(freedom, level) * np.sqrt(sum(errors))), freedom + 1)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p values of several tests, corrected by Holm: below 0.05 for any true null in at most 5 % of cases.
+
+    The smallest is multiplied by the number of tests, the next by one less, and so on, and none falls below one before
+    it.  What is NaN was not tested and counts for nothing.
+    """
+    values = np.asarray(p_values, np.float64)
+    order = [index for index in np.argsort(values, kind="stable") if values[index] == values[index]]
+    corrected, largest = np.full(values.size, np.nan), 0.0
+    for place, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - place) * values[index]))
+        corrected[index] = largest
+    return corrected.tolist()
 
 
 def welch_from_summary(a: Interval, b: Interval, level: float = 0.95) -> Welch:
@@ -170,10 +202,26 @@ def missed_share(exact: ArrayLike, detected: ArrayLike) -> float:
     return float(np.maximum(exact - detected, 0).sum() / exact.sum())
 
 
-def _redraw(histogram: metrics.Histogram, generator: np.random.Generator) -> np.ndarray:
-    """Episodes drawn with replacement.  Counts take few values, so one multinomial draw replaces N draws."""
-    total = histogram.often.sum()
-    return np.repeat(histogram.values, generator.multinomial(total, histogram.often / total))
+class _Tail:
+    """The worst of a seed's episodes, to be drawn with replacement.
+
+    Counts take few values, so one multinomial draw replaces N draws.  Costs take many, of which a draw's tail reaches
+    those that are ten standard deviations beyond its size once in 10²³ draws: all below are one value.
+    """
+
+    def __init__(self, sample: ArrayLike, fraction: float):
+        values, often = metrics.histogram(sample)
+        self.episodes = int(often.sum())
+        self.size = metrics.tail_size(self.episodes, fraction)
+        often, values = often[::-1], values[::-1]
+        last = int(np.searchsorted(np.cumsum(often), self.size + 10 * np.sqrt(self.size) + 10))
+        self.values, self.shares = values[: last + 1], np.append(often[:last], often[last:].sum()) / self.episodes
+        self.shares = self.shares[: self.values.size]  # where all are kept there is nothing below
+
+    def redrawn(self, generator: np.random.Generator) -> float:
+        often = generator.multinomial(self.episodes, self.shares)
+        taken = np.clip(self.size - (np.cumsum(often) - often), 0, often)
+        return float(taken @ self.values) / self.size
 
 
 def _welch(mean_a: float, error_a: float, n_a: float, mean_b: float, error_b: float, n_b: float) -> Welch:
@@ -181,9 +229,9 @@ def _welch(mean_a: float, error_a: float, n_a: float, mean_b: float, error_b: fl
     from scipy.special import stdtr  # scipy.stats would take a second to import
 
     difference, error = float(mean_a - mean_b), error_a + error_b
-    if error == 0:
+    if error == 0:  # seeds that are all alike, as counts may be by chance, say nothing of their error
         t = float(np.copysign(np.inf, difference)) if difference else 0.0
-        return Welch(t, float(not difference), 0.0, difference)
+        return Welch(t, float("nan") if difference else 1.0, 0.0, difference)
     t = difference / np.sqrt(error)
     df = _satterthwaite(error_a, n_a, error_b, n_b)
     return Welch(float(t), float(2 * stdtr(df, -abs(t))), float(df), difference)

@@ -16,7 +16,8 @@
 | audit_* | other counts |
 | reset_key, policy_key, actions | what a replay needs |
 
-A table from elsewhere needs only `REQUIRED`; `read` fills in the rest.
+A table from elsewhere needs only `REQUIRED`, by these names or by those that other libraries write (`ELSEWHERE`);
+`read` fills in the rest.
 """
 
 import json
@@ -30,6 +31,26 @@ from perepisode import reading, settings
 from perepisode.runs import whole_file
 
 REQUIRED = ("method", "seed", "return", "violations")
+# Names of the same in other libraries, in any case; of several in one table the first is taken.  OmniSafe and
+# Safety-Gymnasium write EpRet, EpCost, EpLen with what they are about before a slash, Gymnasium's and
+# Stable-Baselines3's recorders r and l.
+ELSEWHERE = {
+    "method": ("algo", "algorithm", "agent"),
+    "return": (
+        "metrics/testepret", "metrics/epret", "testepret", "epret", "ep_ret", "ep_return", "ep_reward",
+        "episode_return", "episode_reward", "episodic_return", "cumulative_reward", "total_reward", "returns",
+        "reward", "rewards", "r",
+    ),
+    "violations": (
+        "metrics/testepcost", "metrics/epcost", "testepcost", "epcost", "ep_cost", "episode_cost", "episodic_cost",
+        "cumulative_cost", "total_cost", "cost", "costs",
+    ),
+    "length": (
+        "metrics/testeplen", "metrics/eplen", "testeplen", "eplen", "ep_len", "ep_length", "episode_length",
+        "episodic_length", "l",
+    ),
+}  # fmt: skip
+EPOCHS = "train/epoch"  # a column of OmniSafe's training log, whose rows are epochs
 END_CAUSES = ("death", "timeout", "won", "enforced", "running")
 LABELS = ("run", "environment", "dilemma", "method", "arm", "detector", "end_cause")
 REPLAY_COLUMNS = ("actions", "reset_key", "policy_key")
@@ -71,25 +92,47 @@ def read(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) 
 def as_written(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
     """Read, complete and validate one or more tables (parquet or CSV, or folders of them).
 
-    `table.attrs["provenance"]` lists, for every file, its path and what `write` was told about it.
+    `table.attrs["provenance"]` lists, for every file, its path, which columns were read as others, and what `write`
+    was told about it; `table.attrs["word"]` is what the tables call harm: violations or cost.
     """
     files = [file for path in _as_list(paths) for file in _expand(Path(path))]
     if not files:
         raise ValueError("no episodes table given; name at least one parquet or CSV file")
-    tables, provenance = [], []
+    tables, provenance, word = [], [], "violations"
     for file in files:
         table, told = _read_file(file, tuple(without))
+        table, renamed = in_our_words(table)
         _refuse_missing_columns(table, str(file))
         try:
             tables.append(complete(table))
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise ValueError(f"{file} holds values that no episodes table has ({reading.first_line(error)})") from None
-        provenance.append({"path": str(file), "episodes": len(table), **told})
+        columns = {"columns": ", ".join(f"{name} is {ours}" for name, ours in renamed.items())} if renamed else {}
+        provenance.append({"path": str(file), "episodes": len(table), **columns, **told})
+        word = "cost" if any("cost" in name.lower() for name in renamed) else word
     table = tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
     table["settings"] = pd.Categorical(table["settings"])  # which joining may undo
     validate(table)
-    table.attrs = {"provenance": provenance}
+    if word == "cost":  # what nobody named is called by the column it is in
+        table["dilemma"] = table["dilemma"].where(table["dilemma"] != _DEFAULTS["dilemma"], word)
+    table.attrs = {"provenance": provenance, "word": word}
     return table
+
+
+def in_our_words(table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The table with the columns of another library under our names, and which were given others."""
+    there = {str(name).strip().lower(): name for name in reversed(table.columns)}
+    if EPOCHS in there:
+        raise ValueError(
+            f"column {there[EPOCHS]!r} says that a row is an epoch of training, a mean over episodes, from which no "
+            "tail can be read; write one row an episode (docs/bring-your-own-agent.md)"
+        )
+    renamed = {}
+    for ours, names in ELSEWHERE.items():
+        found = [there[name] for name in (ours, *names) if name in there]
+        if ours not in table and found:
+            renamed[found[0]] = ours
+    return table.rename(columns=renamed), {str(name): ours for name, ours in renamed.items()}
 
 
 def write(table: pd.DataFrame, path: str | Path, provenance: dict | None = None) -> Path:
@@ -180,7 +223,10 @@ def dilemmas(table: pd.DataFrame) -> tuple[str, ...]:
 def _refuse_missing_columns(table: pd.DataFrame, name: str) -> None:
     missing = [column for column in REQUIRED if column not in table]
     if missing:
-        raise ValueError(f"{name} has no column {missing[0]!r}; an episodes table needs at least {', '.join(REQUIRED)}")
+        also = ", ".join(ELSEWHERE.get(missing[0], ())[-3:])
+        known = f" (nor {also} or the like)" if also else ""
+        needed = ", ".join(REQUIRED)
+        raise ValueError(f"{name} has no column {missing[0]!r}{known}; an episodes table needs at least {needed}")
 
 
 def _refuse_bad_numbers(table: pd.DataFrame) -> None:
@@ -261,7 +307,9 @@ def _read_parquet(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, d
 def _read_csv(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
     try:
         labels: dict = dict.fromkeys((*LABELS, "settings", *REPLAY_COLUMNS), str)
-        table = pd.read_csv(path, dtype=labels, low_memory=False)
+        with open(path, "rb") as file:
+            about = file.read(1) == b"#"  # Stable-Baselines3's monitor begins with a line about itself
+        table = pd.read_csv(path, dtype=labels, low_memory=False, skiprows=int(about))
     except UnicodeError as error:
         raise ValueError(f"{path} is no text in UTF-8; save it as UTF-8, or as parquet") from error
     except pd.errors.EmptyDataError as error:

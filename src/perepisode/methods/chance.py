@@ -18,7 +18,7 @@ class ChanceConstraint(Objective):
     ceiling: jax.Array | float = setting(1000.0, "the largest multiplier", low=0)
     told: str = told.setting("paper")
 
-    name, label, colour, marker = "chance", "Chance-constrained", "#3b3590", "h"
+    name, label, colour, marker = "chance", "Chance-constrained", "#3b30a0", "h"
     swept, symbol, family = "budget", "k", Family.EPISODE
 
     def reward(self, dual, before, after):

@@ -24,7 +24,7 @@ class CvarConstraint(Objective):
     rate: jax.Array | float = setting(0.05, "step size of the multiplier and of the quantile", low=0)
     told: str = told.setting("paper")
 
-    name, label, colour, marker = "cvar", "CVaR-constrained", "#7b2b55", "X"
+    name, label, colour, marker = "cvar", "CVaR-constrained", "#771e59", "X"
     swept, symbol, family = "budget", "d", Family.EPISODE
 
     def initial_dual(self):

@@ -18,7 +18,7 @@ class Erm(Objective):
 
     enforcement: jax.Array | float = setting("heuristic", "when a violation ends the episode", choices=TOLERATED)
 
-    name, label, colour, marker = "erm", "ERM", "#b0679b", "P"
+    name, label, colour, marker = "erm", "ERM", "#c472b1", "P"
     swept, family = "enforcement", Family.PRICE
 
     def reward(self, dual, before, after):

@@ -37,7 +37,7 @@ class Esr(PerEpisode):
     sharpness: jax.Array | float = setting(12.0, "s, how sharply the return is lost beyond the budget", low=0)
     told: str = told.setting("paper")
 
-    name, label, colour, marker = "esr", "ESR", "#00805c", "D"
+    name, label, colour, marker = "esr", "ESR", "#038f5c", "D"
     swept, symbol, family = "budget", "k", Family.EPISODE
     asks = ("rewarded for whole episodes:", "at most {value:g} in each")
 

@@ -96,7 +96,7 @@ class EsrDistilled(PerEpisode):
     utility: Distilled = setting(help="the file that `perepisode distill` wrote", file=read)
     told: str = told.setting("paper")
 
-    name, label, colour, marker = "esr_distilled", "ESR distilled", "#5fae3c", "d"
+    name, label, colour, marker = "esr_distilled", "ESR distilled", "#69bf4f", "d"
     family, kin = Family.EPISODE, "esr"
 
     def u(self, r_ext, r_eth):

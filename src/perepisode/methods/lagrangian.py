@@ -16,7 +16,7 @@ class Lagrangian(Objective):
     ceiling: jax.Array | float = setting(100.0, "λ_max, the largest multiplier", low=0)
     initial: jax.Array | float = setting(0.0, "λ_0, the multiplier at the start", low=0)
 
-    name, label, colour, marker = "lagrangian", "Lagrangian", "#e08a00", "^"
+    name, label, colour, marker = "lagrangian", "Lagrangian", "#e28b05", "^"
     swept, symbol, family = "budget", "d", Family.MEAN
     asks = ("held to a mean:", "{value:g} an episode on average")
 

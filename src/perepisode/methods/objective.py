@@ -6,7 +6,7 @@
 
         weight: float = setting(help="w, the price of a violation in units of ρ", low=0)
 
-        name, label, colour, marker = "ser", "SER", "#0072b2", "s"
+        name, label, colour, marker = "ser", "SER", "#1271b1", "s"
         swept, symbol, family = "weight", "w", Family.PRICE
 
         def reward(self, dual, before, after): ...
@@ -92,7 +92,7 @@ class Objective:
 
     name: ClassVar[str]  # what people type
     label: ClassVar[str]  # in figures, tables and sentences
-    colour: ClassVar[str] = ""  # safe for the common colour-vision deficiencies; chosen by the name if left out
+    colour: ClassVar[str] = ""  # safe for colour-vision deficiencies; one that is free on the page if left out
     marker: ClassVar[str] = ""
     swept: ClassVar[str] = ""  # the setting that tells its arms apart
     symbol: ClassVar[str] = ""  # of that setting, where it is a number

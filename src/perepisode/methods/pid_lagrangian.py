@@ -25,7 +25,7 @@ class PidLagrangian(Objective):
     integral: jax.Array | float = setting(0.01, "gain on the summed error", low=0)
     derivative: jax.Array | float = setting(0.01, "gain on the rise of the mean cost", low=0)
 
-    name, label, colour, marker = "pid_lagrangian", "PID Lagrangian", "#9c6b12", "<"
+    name, label, colour, marker = "pid_lagrangian", "PID Lagrangian", "#804e00", "<"
     swept, symbol, family = "budget", "d", Family.MEAN
 
     def initial_dual(self):

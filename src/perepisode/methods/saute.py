@@ -20,7 +20,7 @@ class Saute(Objective):
     budget: jax.Array | float = setting(1, "k, violations that an episode may have", low=0)
     told: str = told.setting("remaining")
 
-    name, label, colour, marker = "saute", "Sauté", "#c4450c", "v"
+    name, label, colour, marker = "saute", "Sauté", "#dd5012", "v"
     swept, symbol, family = "budget", "k", Family.EPISODE
 
     def remaining(self, accrued: Accrued) -> jax.Array:

@@ -14,7 +14,7 @@ class Ser(Objective):
 
     weight: jax.Array | float = setting(help="w, the price of a violation in units of ρ = 10", low=0)
 
-    name, label, colour, marker = "ser", "SER", "#0072b2", "s"
+    name, label, colour, marker = "ser", "SER", "#1271b1", "s"
     swept, symbol, family = "weight", "w", Family.PRICE
     asks = ("made to pay a price", "for every one")
 

@@ -17,7 +17,7 @@ class SerRacc(PerEpisode):
     weight: jax.Array | float = setting(help="w, the price of a violation in units of ρ = 10", low=0)
     told: str = told.setting("paper")
 
-    name, label, colour, marker = "ser_racc", "SER+R_acc", "#3d9ad1", "p"
+    name, label, colour, marker = "ser_racc", "SER+R_acc", "#4ca6df", "p"
     swept, symbol, family = "weight", "w", Family.PRICE
 
     def u(self, r_ext, r_eth):

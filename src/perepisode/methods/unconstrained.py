@@ -7,7 +7,7 @@ from perepisode.methods.objective import Objective, Pressure, method
 class Unconstrained(Objective):
     """r = r_ext."""
 
-    name, label, colour, marker = "unconstrained", "Unconstrained", "#4a4a4a", "o"
+    name, label, colour, marker = "unconstrained", "Unconstrained", "#4c4b45", "o"
 
     def pressure(self, accrued, multiplier):
         return Pressure("No price: this objective does not look at violations.")

@@ -90,7 +90,7 @@ def write(out: Path, selection: Selection, shown: list[Shown]) -> Path:
     """Write the page, whole or not at all."""
     path = Path(out) / "index.html"
     exact = sum(not one.wrong for one in shown)
-    name = selection.chosen[0].row["environment"]
+    name = (selection.chosen or selection.once)[0].row["environment"]
     text = filled(
         Path(__file__).with_name("watch.html"),
         kicker=f"{name} · {_count(len(shown), 'episode')} of {selection.total} · {selection.path.name}",

@@ -3,14 +3,16 @@
 import contextlib
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from perepisode import reading
+from perepisode import reading, settings
 from perepisode import trained as agents
 from perepisode.compilation import cache_folder
 from perepisode.config import Protocol, Refused, canonical
@@ -40,6 +42,12 @@ class Chosen:
         """The world's options that the episode was played with, as far as they are known."""
         return dict(self.run.world) if self.run else {}
 
+    @property
+    def world(self) -> tuple[str, str]:
+        """What two episodes share that begin alike and meet the same chances: key and options."""
+        whole = settings.complete(WORLDS[self.row["environment"]], self.options)
+        return str(self.row["policy_key"]), canonical(whole)
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -60,20 +68,39 @@ def select(
     runs: Path | None = None,
     say: Callable[[str], None] = print,
 ) -> Selection:
-    """The `worst` episodes, or the given rows, of a table, of the table beside a run folder, or of an agent."""
+    """The `worst` episodes, each in another world, or the given rows: of a table, a run folder's table or an agent."""
     if worst < 0:
         raise Refused(f"worst={worst} is no number of episodes; use 0 or more")
     path, own = _locate(source, say)
     table = _read(path)
     wanted = {"run": own.read().id if own else None, "method": method, "arm": arm}
     kept = _keep(table, path, {column: value for column, value in wanted.items() if value is not None})
-    numbers = _given(rows, table, kept) if rows else worst_first(kept)[:worst]
     trained = {own.read().id: own} if own else _trained(_bases(path, runs))
+    played_by = cache(lambda run: _played_by(trained.get(run)))
 
-    def choose(number: int) -> Chosen:
-        return _chosen(number, table.loc[number].to_dict(), trained)
+    def choose(numbers: Iterable[int]) -> Iterator[Chosen]:
+        return (Chosen(number, row := table.loc[number].to_dict(), *played_by(row["run"])) for number in numbers)
 
-    return Selection(path, len(kept), list(map(choose, numbers)), list(map(choose, long_with_one(kept)[:CANDIDATES])))
+    if rows:
+        chosen = list(choose(_given(rows, table, kept)))
+    else:
+        chosen = list(islice(_worlds_once(choose(worst_first(kept)), []), worst))
+        if len(chosen) < min(worst, len(kept)):
+            say(f"{len(kept)} episodes were played in {len(chosen)} worlds; of each the worst is shown")
+    once = islice(_worlds_once(choose(long_with_one(kept)), chosen), CANDIDATES)
+    return Selection(path, len(kept), chosen, list(once))
+
+
+def _worlds_once(episodes: Iterable[Chosen], shown: Iterable[Chosen]) -> Iterator[Chosen]:
+    """Of these, the first in each world that is not among those `shown`.
+
+    Agents of one seed are judged in the same worlds, and the worlds with most occasions are the worst of them all.
+    """
+    seen = {one.world for one in shown}
+    for one in episodes:
+        if one.world not in seen:
+            seen.add(one.world)
+            yield one
 
 
 def long_with_one(table: pd.DataFrame) -> list[int]:
@@ -198,11 +225,11 @@ def _trained(bases: Iterable[Path]) -> dict[str, Trained]:
     return {**agents.shipped(), **found}
 
 
-def _chosen(number: int, row: dict[str, Any], trained: dict[str, Trained]) -> Chosen:
-    own = trained.get(row["run"])
-    if own is None:
-        return Chosen(number, row, None, None, "The run's folder was not found; the world has its default options.")
+def _played_by(trained: Trained | None) -> tuple[Run | None, Trained | None, str]:
+    """What `Chosen` says of a row's run."""
+    if trained is None:
+        return None, None, "The run's folder was not found; the world has its default options."
     try:
-        return Chosen(number, row, own.read(), own)
+        return trained.read(), trained, ""
     except Refused as error:
-        return Chosen(number, row, None, None, f"{error}. The world has its default options.")
+        return None, None, f"{error}. The world has its default options."

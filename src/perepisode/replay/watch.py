@@ -26,6 +26,7 @@ def watch(
     """Replay the `worst` episodes (or these rows) of a table, run or agent and write `out`/index.html; its path.
 
     With `restraint`, also as many episodes with one violation whose agent had most further chances and let them be.
+    No world is shown twice, unless two rows of it are given.
     """
     selection = select(Path(source), worst, tuple(row), method, arm, None if runs is None else Path(runs), say)
     again = [(chosen, _again(chosen)) for chosen in selection.chosen]

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from perepisode.report import tables
-from perepisode.report.drawing import figures
+from perepisode.report.drawing import figures, tail_figures
 from perepisode.report.drawing.canvas import Drawing, Drawn, drawn
-from perepisode.report.statistics import matched
 from perepisode.report.statistics.curves import Curve
 from perepisode.report.statistics.distilled import Utility
 from perepisode.report.statistics.points import Episodes, Point, View
-from perepisode.report.style import esr, per_episode
+from perepisode.report.style import per_episode
 from perepisode.report.tables import Table
 from perepisode.report.words import slug
 
@@ -76,24 +75,41 @@ def _add(name: str, block: Callable[[Case], Shown]) -> None:
     BLOCKS[name] = block
 
 
-@figure("Mean return against mean violations")
-def frontier(case: Case) -> Drawing | str:
-    if len(case.view.main) < 2:
-        return "The frontier is left out: it needs more than one agent."
-    return figures.frontier(case.view, case.chosen, case.inputs.exact)
-
-
-@figure("The worst tenth against the mean")
+@figure("The tail against the mean")
 def tail(case: Case) -> Drawing | None:
-    return figures.tail(case.view, case.inputs.exact) if len(case.view.main) > 1 else None
+    return tail_figures.tail(case.view, case.inputs.exact) if len(case.view.main) > 1 else None
+
+
+@figure("Share of episodes beyond each level")
+def exceedance(case: Case) -> Drawing:
+    return tail_figures.exceedance([case.chosen, *case.rivals], case.chosen.allowed)
+
+
+@figure("Mean of the worst episodes, from 1 % to 50 % of them")
+def cvar_levels(case: Case) -> Drawing:
+    return tail_figures.levels([case.chosen, *case.rivals])
 
 
 @figure("Violations per episode")
-def distributions(case: Case) -> Drawing:
+def distributions(case: Case) -> Drawing | None:
+    if not case.view.harm.whole:
+        return None  # costs have no two episodes alike: they are read from the share beyond each level
     shown = [case.chosen, *case.rivals]
-    level = "nearest" if matched.unmatched(case.view, case.chosen, case.rivals) else "matched"
-    made = figures.distributions(shown, case.chosen.budget, _exact_for(shown, case.inputs.exact))
-    return made._replace(title=f"Violations per episode at {level} return")
+    return figures.distributions(shown, case.chosen.allowed, _exact_for(shown, case.inputs.exact))
+
+
+@figure("Mean return against the mean of harm")
+def frontier(case: Case) -> Drawing | str:
+    if len(case.view.main) < 2:
+        return "The frontier is left out: it needs more than one agent."
+    made = figures.frontier(case.view, case.chosen, case.inputs.exact)
+    return made._replace(title=f"Mean return against mean {case.view.harm.name}")
+
+
+@table
+def side_by_side(case: Case) -> Table | str | None:
+    apart = f"Agents two by two are left out: no two have the same mean return or the same mean {case.view.harm.name}."
+    return (tables.side_by_side(case.view) or apart) if len(case.view.main) > 1 else None
 
 
 @table
@@ -116,8 +132,7 @@ def matched_interpolated(case: Case) -> Table | str | None:
 
 @table
 def same_violations(case: Case) -> Table | str | None:
-    nowhere = "Tails at the same mean violations are left out: there is no mean that two methods' frontiers reach."
-    return (tables.same_violations(case.view, case.chosen) or nowhere) if case.rivals else None
+    return tables.same_violations(case.view, case.chosen) if case.rivals else None
 
 
 @figure("Budget sweep")
@@ -125,13 +140,6 @@ def budget_sweep(case: Case) -> Drawing | str:
     if len([point for point in case.view.of(*per_episode()) if point.value == point.value]) < 2:
         return "The budget sweep is left out: it needs a method at two budgets an episode or more."
     return figures.budget_sweep(case.view)
-
-
-@figure("The ESR family on the frontier")
-def esr_family(case: Case) -> Drawing | str:
-    if len(case.view.of(*esr())) < 2:
-        return "The ESR family is left out: there are fewer than two such agents."
-    return figures.esr_family(case.view)
 
 
 @table

@@ -1,33 +1,31 @@
-"""The first screen: the finding in words and numbers, and each caveat that the data calls for."""
+"""The first screen: a verdict, three numbers, and what else the data says, each in a sentence."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from perepisode import metrics
-from perepisode.config import Learner
-from perepisode.environments import WORLDS
 from perepisode.evaluation import compare
-from perepisode.report import measuring
-from perepisode.report.statistics import frontiers, matched, paper_numbers
-from perepisode.report.statistics.points import PROTOCOLS, Episodes, Point, View
+from perepisode.report import caveats
+from perepisode.report.statistics import frontiers, matched, pairs
+from perepisode.report.statistics.matched import RETURN, VIOLATIONS, Axis
+from perepisode.report.statistics.pairs import Pair
+from perepisode.report.statistics.points import Episodes, Point, View
 from perepisode.report.style import dilemma_name, look
-from perepisode.report.words import count, number, p_value, percent, plus_minus
-from perepisode.settings import differing, of
+from perepisode.report.words import number, p_value, percent, plus_minus, times
 
-FEW_SEEDS = 5
-COLLAPSED = 0.7  # a seed below this share of its siblings' median return
-SIGNIFICANT = 0.05
+MOST_TOLD = 4  # pairs in sentences of their own; the table has all
+MOST_LISTED = 8  # agents in one sentence
+LARGE = 1.5  # times the lighter tail: below it the difference is given in per cent
 
 
 @dataclass(frozen=True)
 class Card:
-    """One agent on the first screen."""
+    """One number on the first screen; `method` is that of the agent it belongs to, if it is one's."""
 
     label: str
     method: str
-    cvar: str
+    value: str
+    unit: str
     detail: str
 
 
@@ -37,6 +35,7 @@ class Finding:
     sentences: list[str]
     cards: list[Card]
     caveats: list[str]
+    compared: list[dict]  # plain data for programs: of each dilemma what was measured, and every pair
 
 
 def find(episodes: Episodes, views: list[View]) -> Finding:
@@ -46,92 +45,236 @@ def find(episodes: Episodes, views: list[View]) -> Finding:
     chosen = matched.focal(first)
     if chosen is None:
         raise ValueError("no finished episode under any protocol; evaluate for longer")
-    rivals = matched.partners(first, chosen)
-    sentences = [*_mean_view(first), *_tail_view(first, chosen, rivals), *_cost_view(first, chosen, rivals)]
-    sentences += _detector_view(episodes, first)
+    found, rivals = pairs.compared(first), matched.partners(first, chosen)
+    headline = _headline(first, chosen, found)
+    sentences = [*_pair_view(first, found), *_limit_view(first, chosen, rivals), *_level_view(first, chosen, rivals)]
+    sentences += [*_mean_view(first), *_cost_view(first, chosen, rivals), *_detector_view(episodes, first)]
     for view in ordered[1:]:
         if view.binds is not False and (other := matched.focal(view)) is not None:
-            text = _tail_sentence(view, other, matched.partners(view, other))
-            sentences.append(f"{dilemma_name(view.dilemma)}: {text}")
-    cards = [_card(point, chosen) for point in (chosen, *rivals)]
-    caveats = [*_tail_caveats(first, chosen, rivals), *_study_caveats(views)]
-    caveats += [*_protocol_caveats(episodes, views), *_run_caveats(episodes, views)]
-    return Finding(_headline(first, chosen, rivals), sentences, cards, caveats)
+            sentences.append(f"{dilemma_name(view.dilemma)}: {_headline(view, other, pairs.compared(view))}")
+    name = f"{dilemma_name(first.dilemma)}: " if len(views) > 1 else ""
+    told = caveats.all_of(episodes, views, first, found)
+    data = [_plain(first, found), *(_plain(view, pairs.compared(view)) for view in ordered[1:])]
+    return Finding(name + headline, sentences, _cards(first, chosen, found), told, data)
 
 
-def _headline(view: View, chosen: Point, rivals: list[Point]) -> str:
-    own, name = _worst(chosen), dilemma_name(view.dilemma)
-    if not rivals:
-        mean = number(chosen.interval(metrics.mean).mean)
-        return f"{name}: {chosen.label} averages {mean} violations an episode, and {own} in its worst tenth."
-    others = [point.interval(metrics.cvar).mean for point in rivals]
-    span = number(others[0]) if len(others) == 1 else f"{number(min(others))} to {number(max(others))}"
-    nearest, verb = ("agent", "commits") if len(others) == 1 else ("agents", "commit")
-    returns = ""
-    if matched.unmatched(view, chosen, rivals):
-        each = [point.mean_return for point in rivals]
-        theirs = dict.fromkeys(number(value, 1) for value in (min(each), max(each)))
-        returns = f" ({' to '.join(theirs)} against {number(chosen.mean_return, 1)})"
+def _plain(view: View, found: list[Pair]) -> dict:
+    """A dilemma's comparisons as plain data; what is not known is NaN."""
+    harm, chosen = view.harm, matched.focal(view)
+    told = []
+    for pair in (pair.turned for pair in pairs.in_order(found)):
+        gaps = {"return": pair.returns, harm.name: pair.means, "cvar": pair.tails}
+        told.append(
+            {
+                "heavier": pair.other.label,
+                "lighter": pair.one.label,
+                "same_return": pair.at_one(RETURN),
+                f"same_{harm.name}": pair.at_one(VIOLATIONS),
+                "differences": {name: {"mean": gap.mean, "half_width": gap.half} for name, gap in gaps.items()},
+                "ratio": pair.ratio,
+                "p": pair.p,
+                "tails_differ": bool(pair.differ),
+            }
+        )
+    agents = []
+    for point in view.main:
+        means = {"return": point.gained, harm.name: point.interval(metrics.mean), "cvar": point.tail}
+        agents.append(
+            {
+                "agent": point.label,
+                "seeds": len(point.seeds),
+                "episodes": point.episodes,
+                **{name: {"mean": one.mean, "half_width": one.half} for name, one in means.items()},
+            }
+        )
+    return {
+        "dilemma": view.dilemma,
+        "measured": harm.name,
+        "whole_counts": harm.whole,
+        "limit": harm.limit,
+        "cvar_fraction": harm.fraction,
+        "first_agent": chosen.label if chosen else None,
+        "fixed_beforehand": matched.fixed(view),
+        "p_corrected_for": sum(pair.p == pair.p for pair in found),
+        "agents": agents,
+        "pairs": told,
+    }
+
+
+# ---- the verdict --------------------------------------------------------------------------------------------
+
+
+def _headline(view: View, chosen: Point, found: list[Pair]) -> str:
+    level = [pair for pair in found if pair.at_one(RETURN)] if matched.fixed(view) else []
+    if len(level) > 1:
+        return _verdict_on(view, chosen, level)
+    if (clear := pairs.clearest(found)) is not None:
+        return _verdict(view, *clear)
+    own, mean = view.harm.pair(*chosen.tail[:2]), view.harm.text(VIOLATIONS.of(chosen))
+    if len(view.main) == 1:
+        return f"{chosen.label} {view.harm.done(mean)} an episode on average, and {own} in its {view.harm.tail}."
+    if matched.fixed(view) and found:
+        near = min((pair.other for pair in found), key=lambda point: abs(point.mean_return - chosen.mean_return))
+        returns = f"{number(near.mean_return, 1)} against {number(chosen.mean_return, 1)}"
+        return (
+            f"No agent has the return of {chosen.label}; the nearest is {near.label} ({returns}). In its "
+            f"{view.harm.tail} of episodes {chosen.label} {view.harm.done(own)}, {near.label} "
+            f"{view.harm.pair(*near.tail[:2])}."
+        )
+    light, heavy = (pick(view.main, key=lambda point: point.tail.mean) for pick in (min, max))
     return (
-        f"{name}: in its worst tenth of episodes {chosen.label} commits {own} violations; "
-        f"the {nearest} nearest in return{returns} {verb} {span}."
+        f"No two agents have the same mean return or {view.harm.name}. {light.label} has the lightest tail: it "
+        f"{view.harm.done(view.harm.text(light.tail.mean))} in its {view.harm.tail} of episodes; {heavy.label} has the "
+        f"heaviest, {view.harm.text(heavy.tail.mean)}."
     )
 
 
-def _worst(point: Point) -> str:
-    return plus_minus(*point.interval(metrics.cvar)[:2])
-
-
-def _mean_view(view: View) -> Iterator[str]:
-    """Whether ESR's means lie on the other methods' frontier: by distance, since hypervolume also fills gaps."""
-    areas = frontiers.hypervolumes(view)
-    if not areas:
-        return
-    gain = next(iter(areas.values()))["gain"]
-    text = f"On average: adding ESR changes the hypervolume of the mean frontier by {percent(gain)}"
-    short = frontiers.short_of_frontier(view)
-    placed = {label: value for label, value in short.items() if value == value}
-    beyond = [label for label in short if label not in placed]
-    if not placed:
-        yield f"{text}; none of its agents has violations that the other methods' frontier has too."
-        return
-    span = dict.fromkeys(number(0.0 - round(value, 1), 1) for value in (max(placed.values()), min(placed.values())))
-    text += f", and its agents' returns differ from that of the other methods' frontier by {' to '.join(span)}"
-    if beyond:
-        text += f" ({', '.join(beyond)} beyond its ends)"
-    halves = {point.label: point.gained.half for point in view.main}
-    if any(-value > halves[label] for label, value in placed.items()):
-        verdict = "ESR lies above it, and a tail difference may be a better optimum"
-    elif any(value > halves[label] for label, value in placed.items()):
-        verdict = "ESR lies below it, which is the price of its tail or a want of training"
+def _verdict_on(view: View, chosen: Point, level: list[Pair]) -> str:
+    """The agent that was fixed beforehand against all that have its return."""
+    harm, tails = view.harm, [pair.other.tail.mean for pair in level]
+    start = "Equal mean return" if all(pair.close(RETURN) for pair in level) else "Mean returns not told apart"
+    own = f"{chosen.label} {harm.done(harm.text(chosen.tail.mean))}"
+    sides = {pair.lighter is chosen for pair in level if pair.differ}
+    if all(pair.differ for pair in level) and len(sides) == 1:
+        judged = f"{'a lighter' if sides == {True} else 'a heavier'} tail than all {len(level)} others"
+    elif not sides:
+        tested = any(pair.p == pair.p for pair in level)
+        judged = "tails not told apart" if tested else f"{_untested(level[0])}, no test"
     else:
-        verdict = "the methods share one frontier, and means cannot tell them apart"
-    yield f"{text}; {verdict}."
+        differ = sorted((pair for pair in level if pair.differ), key=lambda pair: -pair.other.tail.mean)
+        less = "less" if harm.name == "cost" else "fewer"
+        words = [("more" if pair.lighter is chosen else less, pair.other) for pair in differ]
+        said = [f"{other.label} {word} ({harm.text(other.tail.mean)})" for word, other in words]
+        same = len(level) - len(differ)
+        said += [f"{same} other{'s are' if same > 1 else ' is'} not told apart from it"] if same else []
+        return f"{start}, mixed tails: {own} in its {harm.tail} of episodes; {', '.join(said)}."
+    span = f"{harm.text(min(tails))} to {harm.text(max(tails))}"
+    return f"{start}, {judged}: {own} in its {harm.tail} of episodes, the others {span}."
 
 
-def _tail_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
-    if rivals:
-        yield f"Per episode: {_tail_sentence(view, chosen, rivals)}"
-    if chosen.budget == chosen.budget:
-        shares = [(point.label, matched.tail(point, chosen).p_over) for point in (chosen, *rivals)]
-        listed = ", ".join(f"{label} {percent(*share[:2])}" for label, share in shares)
-        yield f"Episodes over the budget of {chosen.budget:g}: {listed}."
-    if matched.unmatched(view, chosen, rivals):
+def _verdict(view: View, pair: Pair, axis: Axis) -> str:
+    """Two agents: what they have in common, how many times the one's tail is the other's, and the numbers."""
+    harm, level = view.harm, "return" if axis is RETURN else view.harm.name
+    heavy, light = pair.heavier, pair.lighter
+    means = [number(axis.of(one), 1) if axis is RETURN else harm.text(axis.of(one)) for one in (heavy, light)]
+    start = f"Equal mean {level}" if pair.close(axis) else f"Mean {level} not told apart"
+    amounts = f"{heavy.label} {harm.done(harm.text(heavy.tail.mean))} in its {harm.tail} of episodes, {light.label} "
+    amounts += f"{harm.text(light.tail.mean)} (mean {level} {means[0]} and {means[1]})"
+    return f"{start}, {_judged(pair)}: {amounts}."
+
+
+def _judged(pair: Pair) -> str:
+    more = f"{times(pair.ratio)} the tail" if LARGE <= pair.ratio < float("inf") else "a heavier tail"
+    if pair.ratio < LARGE:
+        more = f"a tail {percent(pair.ratio - 1, digits=0)} heavier"
+    if pair.differ:
+        return more
+    if pair.p == pair.p or pair.ratio == 1:
+        return "tails not told apart"
+    return f"{more} ({_untested(pair)}, no test)"
+
+
+def _untested(pair: Pair) -> str:
+    return "one seed" if min(len(pair.one.seeds), len(pair.other.seeds)) == 1 else "seeds all alike"
+
+
+def _cards(view: View, chosen: Point, found: list[Pair]) -> list[Card]:
+    """The two tails of the verdict and how many times the one is the other; without a pair the tails there are."""
+    clear = pairs.clearest(found)
+    if clear is None:
+        rest = [pair.other for pair in found] or [point for point in view.main if point is not chosen]
+        return [_card(point, chosen.allowed) for point in (chosen, *rest[:2])]
+    pair, harm = clear[0].turned, view.harm
+    tails = [_card(point, chosen.allowed) for point in (pair.other, pair.one)]
+    told = f"p {_p(pair.p)}, corrected" if pair.p == pair.p else "no test"
+    value = f"{pair.ratio:.1f} ×" if pair.ratio < float("inf") else "–"
+    unit = f"the tail of {pair.one.label}" + ("" if pair.differ or pair.p != pair.p else ", not told apart")
+    detail = f"difference {harm.change(*pair.tails[:2])} · {told}"
+    return [*tails, Card("How much heavier", pair.other.method, value, unit, detail)]
+
+
+def _card(point: Point, level: float) -> Card:
+    """An agent's tail; `level` is what an episode may have."""
+    harm = point.harm
+    parts = [f"mean {harm.text(VIOLATIONS.of(point))}", f"return {number(point.mean_return, 1)}"]
+    if level == level:
+        over = percent(point.interval(lambda counts: metrics.p_over(counts, level)).mean)
+        parts.append(f"over {level:g}: {over}")
+    elif harm.whole:
+        parts.append(f"{harm.any} {number(point.interval(metrics.p_any).mean)}")
+    detail = " · ".join(part.replace(" ", "\u00a0") for part in parts)  # a part stays on one line
+    return Card(point.label, point.method, harm.pair(*point.tail[:2]), f"{harm.each} in the {harm.tail}", detail)
+
+
+# ---- what else the data says --------------------------------------------------------------------------------
+
+
+def _pair_view(view: View, found: list[Pair]) -> Iterator[str]:
+    """Those that differ, or else the one that says most; the others in one sentence."""
+    ordered, fixed = pairs.in_order(found), matched.fixed(view)
+    differ = [pair for pair in ordered if pair.differ]
+    told = (differ if fixed else differ[:MOST_TOLD]) or ordered[:1]
+    yield from (_pair_sentence(view, pair) for pair in told)
+    rest = [pair for pair in ordered if pair not in told]
+    if rest and fixed:
+        each = [f"{pair.other.label} {view.harm.pair(*pair.other.tail[:2])} ({_tested(pair)})" for pair in rest]
+        how = "Not told apart from" if any(pair.p == pair.p for pair in rest) else "Also beside"
+        yield f"{how} {rest[0].one.label} by their tails: {', '.join(each)}."
+    elif rest:
+        many = f"{len(differ) or 'none'} differ in their tails"
+        yield f"Of {len(found)} pairs at the same mean return or {view.harm.name}, {many}."
+
+
+def _tested(pair: Pair) -> str:
+    return f"p {_p(pair.p)}" if pair.p == pair.p else f"{_untested(pair)}, no test"
+
+
+def _pair_sentence(view: View, pair: Pair) -> str:
+    """Two tails, their difference, and whether the two agents are at one level."""
+    harm, turned = view.harm, pair.turned
+    heavy, light = turned.other, turned.one
+    tails = f"{harm.pair(*heavy.tail[:2])} against {harm.pair(*light.tail[:2])} in the {harm.tail}"
+    text = f"{heavy.label} and {light.label}"
+    if pair.differ:
+        text = f"{heavy.label} has a heavier tail than {light.label}"
+    elif pair.p == pair.p:
+        text += " are not told apart by their tails"
+    gaps = {
+        RETURN: f"return {_change(*turned.returns[:2])}",
+        VIOLATIONS: f"{harm.name} {harm.change(*turned.means[:2])}",
+    }
+    apart = [f"{gap} (the same)" if pair.at_one(axis) else gap for axis, gap in gaps.items()]
+    return f"{text}: {tails} ({_tested(pair)}). Difference of means: {', '.join(apart)}."
+
+
+def _limit_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
+    if chosen.allowed == chosen.allowed:
+        limited = view.harm.limit == view.harm.limit
+        points = view.main[:MOST_LISTED] if limited else (chosen, *rivals)
+        shares = [(point.label, matched.tail(point, chosen).p_over.mean) for point in points]
+        listed = ", ".join(f"{label} {percent(share)}" for label, share in shares)
+        yield f"Episodes over the {'limit' if limited else 'budget'} of {chosen.allowed:g}: {listed}."
+
+
+def _level_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
+    """Frontiers read at exactly one level."""
+    if matched.unmatched(chosen, rivals):
         reads = [matched.interpolated(view, chosen, rival.method) for rival in rivals]
-        if listed := _listed(reads, chosen):
+        if listed := _listed(view, reads, chosen):
             level = number(chosen.mean_return, 1)
-            yield f"Interpolated to return {level} exactly, the worst-tenth mean is {listed}.{_beyond(reads)}"
+            yield f"Read at return {level} exactly, the {view.harm.tail} is {listed}.{_beyond(reads)}"
     if (even := matched.even(view, chosen)) is not None:
         yield _same_mean_sentence(view, even)
 
 
 def _same_mean_sentence(view: View, even: matched.Even) -> str:
-    """Agents that are equally ethical on average, per episode."""
-    tails = [f"{look(read.method).label} {plus_minus(*read.tail.cvar[:2])}" for read in even.reads if read.tail]
-    text = f"At the same mean of {number(even.level)} violations an episode the worst-tenth mean is {', '.join(tails)}"
-    if view.whole:
-        alone, least = number(metrics.independent_cvar(even.level)), number(metrics.least_cvar(even.level))
-        text += f"; if violations fell independently of each other it would be {alone}, and it cannot be below {least}"
+    """Methods that are equally ethical on average, per episode."""
+    harm, level = view.harm, view.harm.text(even.level)
+    tails = [f"{look(read.method).label} {harm.pair(*read.tail.cvar[:2])}" for read in even.reads if read.tail]
+    text = f"Frontiers read at the same mean {harm.name} of {level}: the {harm.tail} is {', '.join(tails)}"
+    if harm.whole:
+        alone, least = map(harm.text, (harm.independent(even.level), harm.least(even.level)))
+        text += f" (independent violations would give {alone}; {least} is the least possible)"
     return f"{text}.{_beyond(even.reads)}"
 
 
@@ -140,37 +283,39 @@ def _beyond(reads: list[matched.Interpolated]) -> str:
     return f" Not reached by {', '.join(beyond)}." if beyond else ""
 
 
-def _listed(reads: list[matched.Interpolated], chosen: Point) -> str:
-    """Worst-tenth mean of each method that reaches the level, its share over budget, its test."""
+def _listed(view: View, reads: list[matched.Interpolated], chosen: Point) -> str:
+    """The tail of each method that reaches the level, and its share over budget."""
     texts = []
     for method, _, tail in reads:
-        if tail is None:
-            continue
-        text = f"{look(method).label} {plus_minus(*tail.cvar[:2])}"
-        if chosen.budget == chosen.budget:
-            text += f" with {percent(*tail.p_over[:2])} over budget"
-        if tail.against_focal is not None:
-            text += f" (t = {number(tail.against_focal.t, 1)}, p {_p(tail.against_focal.p)})"
-        texts.append(text)
-    return "; ".join(texts)
+        if tail is not None:
+            over = f" with {percent(tail.p_over.mean)} over" if chosen.allowed == chosen.allowed else ""
+            texts.append(f"{look(method).label} {view.harm.pair(*tail.cvar[:2])}{over}")
+    own = f", {chosen.label} {view.harm.pair(*chosen.tail[:2])}"
+    return ", ".join(texts) + own if texts else ""
 
 
-def _tail_sentence(view: View, chosen: Point, rivals: list[Point]) -> str:
-    """Worst-decile means at matched return with Welch's test, each rival judged on its own."""
-    judged = []
-    for rival in rivals:
-        test = compare.welch(rival.each(metrics.cvar), chosen.each(metrics.cvar))
-        if test.p != test.p:
-            verdict = "one seed, no test"
-        else:
-            found = "not distinguishable"
-            if test.p < SIGNIFICANT:
-                found = "heavier tail" if test.difference > 0 else "lighter tail"
-            verdict = f"{found}, t = {number(test.t, 1)}, p {_p(test.p)}"
-        judged.append(f"{rival.label} {_worst(rival)} ({verdict})")
-    level = number(chosen.mean_return, 1)
-    at = "nearest to" if matched.unmatched(view, chosen, rivals) else "at"
-    return f"worst-tenth mean {at} return {level}: {chosen.label} {_worst(chosen)}; {'; '.join(judged)}."
+def _mean_view(view: View) -> Iterator[str]:
+    """Whether ESR's means lie on the other methods' frontier: by distance, since hypervolume also fills gaps."""
+    areas = frontiers.hypervolumes(view)
+    if not areas:
+        return
+    gain = f"ESR adds {percent(next(iter(areas.values()))['gain'])} of hypervolume"
+    short = frontiers.short_of_frontier(view)
+    placed = {label: value for label, value in short.items() if value == value}
+    if not placed:
+        yield f"On average: no ESR agent has violations that the other methods' frontier has too; {gain}."
+        return
+    span = dict.fromkeys(number(0.0 - round(value, 1), 1) for value in (max(placed.values()), min(placed.values())))
+    halves = {point.label: point.gained.half for point in view.main}
+    if any(-value > halves[label] for label, value in placed.items()):
+        verdict = "ESR lies above the other methods' frontier, and a lighter tail may be a better optimum"
+    elif any(value > halves[label] for label, value in placed.items()):
+        verdict = "ESR lies below the other methods' frontier: the price of its tail, or a want of training"
+    else:
+        verdict = "the methods share one frontier, and means cannot tell them apart"
+    beyond = [label for label in short if label not in placed]
+    text = f"On average: {verdict} (ESR's returns differ from it by {' to '.join(span)}; {gain}"
+    yield text + (f"; {', '.join(beyond)} beyond its ends)." if beyond else ").")
 
 
 def _cost_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
@@ -185,114 +330,25 @@ def _detector_view(episodes: Episodes, view: View) -> Iterator[str]:
     """What agents that were trained on another detector really do, beside what that detector saw them do."""
     if not episodes.has(view.dilemma, "paper"):
         return
+    harm = view.harm
     noticed = {point.label: point for point in episodes.view(view.dilemma, view.protocol, "paper").apart}
     for point in (point for point in view.apart if point.detector == "paper"):
         real, seen = matched.tail(point, point), matched.tail(noticed[point.label], point)
         text = (
-            f"{point.label}: its worst tenth has {plus_minus(*real.cvar[:2])} violations by the exact count and "
-            f"{plus_minus(*seen.cvar[:2])} by the one it was trained on"
+            f"{point.label}: its {harm.tail} has {harm.pair(*real.cvar[:2])} violations by the exact count and "
+            f"{harm.pair(*seen.cvar[:2])} by the one it was trained on"
         )
-        if point.budget == point.budget:
+        if point.allowed == point.allowed:
             over, noted = percent(real.p_over.mean), percent(seen.p_over.mean)
             text += f"; {over} of episodes are over its budget, {noted} by that one"
         twin = view.arm(point.method, point.arm)
         if twin is not None:
-            text += f". Trained on exact counts: {_worst(twin)}"
+            text += f". Trained on exact counts: {harm.pair(*twin.tail[:2])}"
         yield text + "."
 
 
-def _card(point: Point, chosen: Point) -> Card:
-    values = matched.tail(point, chosen)
-    parts = [f"return {number(values.returns.mean, 1)}", f"P(≥1) {number(values.p_any.mean)}"]
-    if chosen.budget == chosen.budget:
-        parts.append(f"over {chosen.budget:g}: {percent(values.p_over.mean)}")
-    detail = " · ".join(part.replace(" ", "\u00a0") for part in parts)  # a part stays on one line
-    return Card(point.label, point.method, _worst(point), detail)
-
-
-def _tail_caveats(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
-    smallest = min((chosen, *rivals), key=lambda point: point.tail_episodes)
-    text = f"The CVaR of {smallest.label} rests on {smallest.tail_episodes} of {smallest.episodes} episodes"
-    if chosen.budget == chosen.budget:
-        over = sum(int((seed.counts > chosen.budget).sum()) for seed in chosen.seeds)
-        text += f"; {over} episodes of {chosen.label} are over its budget"
-    yield text + "."
-    if apart := matched.unmatched(view, chosen, rivals):
-        listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in apart)
-        reached = [point for point in apart if matched.interpolated(view, chosen, point.method).tail is not None]
-        remedy = "the interpolated table compares at the exact return" if reached else "no frontier reaches it"
-        yield f"Not truly matched: {listed} against {number(chosen.mean_return)} of {chosen.label}; {remedy}."
-    if not rivals:
-        yield "No other method to match with, so nothing here is a comparison at equal return."
-    seen = [(point, point.each(metrics.cvar)) for point in (chosen, *rivals)]
-    flat = [point.label for point, tails in seen if tails.size > 1 and np.ptp(tails) == 0]
-    if flat:
-        yield f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero is not certainty."
-
-
-def _study_caveats(views: list[View]) -> Iterator[str]:
-    counts = {len(point.seeds) for view in views for point in view.main}
-    if counts == {1}:
-        yield "One seed only: no interval and no test is possible, and none is shown."
-    elif min(counts) < FEW_SEEDS:
-        span = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-        yield f"Few seeds ({span} an agent): intervals are wide, and their width is itself uncertain."
-    for view in views:
-        name = dilemma_name(view.dilemma)
-        if view.unconstrained is None:
-            yield f"{name}: no unconstrained agent, so no gap and no share of its return."
-        elif not view.binds:
-            share = percent(view.unconstrained.interval(metrics.p_any).mean)
-            yield (
-                f"{name} does not bind: the unconstrained agent violates in {share} of episodes, "
-                "so its frontier carries no signal."
-            )
-
-
-def _protocol_caveats(episodes: Episodes, views: list[View]) -> Iterator[str]:
-    lengths = {name: episodes.mean_length(name) for name in PROTOCOLS}
-    if views[0].protocol == "window":
-        yield "Only episodes that finished inside a fixed window were kept: long ones are under-represented."
-    elif lengths["window"] < 0.99 * lengths["first"]:
-        yield (
-            f"The paper's window keeps episodes of {lengths['window']:.0f} steps on average, the "
-            f"first episodes of every world have {lengths['first']:.0f}: it favours short ones. "
-            "Numbers here use the latter."
-        )
-    if episodes.unfinished:
-        yield f"{episodes.unfinished} unfinished episodes are left out."
-    shares = []
-    for view in views:
-        missed = measuring.missed(episodes, view.dilemma)
-        if missed is not None and (missed.frame["missed_share"].to_numpy() > 0).any():
-            total = np.average(missed.frame["missed_share"], weights=missed.frame["violations"])
-            shares.append(f"{percent(total)} ({dilemma_name(view.dilemma)})")
-    if shares:
-        yield f"The paper's detector misses {', '.join(shares)} of the violations; ours are exact counts."
-
-
-def _run_caveats(episodes: Episodes, views: list[View]) -> Iterator[str]:
-    points = [(view, point) for view in views for point in view.main]
-    steps = sorted({seed.steps for _, point in points for seed in point.seeds if seed.steps == seed.steps})
-    if len(steps) > 1:
-        yield f"Agents were trained for different numbers of steps, from {count(steps[0])} to {count(steps[-1])}."
-    if steps and paper_numbers.of_world(episodes.environment) and steps[-1] < paper_numbers.STEPS:
-        scale = f"{count(steps[-1])} steps against the paper's {count(paper_numbers.STEPS)}"
-        yield f"Trained for {scale}: returns are not comparable."
-    world = WORLDS.get(episodes.environment)
-    shared = {*of(Learner), *(of(world) if world else ())}
-    if unlike := {name: told for name, told in differing(episodes.settings).items() if name in shared}:
-        said = {name: " or ".join(sorted(one or "left out" for one in told)) for name, told in unlike.items()}
-        listed = ", ".join(f"{name} is {values}" for name, values in said.items())
-        yield f"Not all agents were trained alike: {listed}."
-    for view, point in points:
-        middle = float(np.median(point.returns))
-        low = [seed.seed for seed, value in zip(point.seeds, point.returns) if value < COLLAPSED * middle]
-        if low:
-            yield (
-                f"{dilemma_name(view.dilemma)}, {point.label}: seed {low[0]} collapsed (return "
-                f"{number(float(min(point.returns)), 1)} against a median of {number(middle, 1)})."
-            )
+def _change(mean: float, half: float) -> str:
+    return ("+" if mean > 0 else "") + plus_minus(mean, half)
 
 
 def _p(p: float) -> str:

@@ -9,7 +9,7 @@ from perepisode.report.statistics import matched
 from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Episodes, View
 from perepisode.report.style import dilemma_name
 from perepisode.report.tables import Table, basis
-from perepisode.report.words import count, number, percent, plus_minus, slug
+from perepisode.report.words import count, number, percent, slug
 
 
 def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
@@ -24,8 +24,8 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
             "length": point.seed_mean("lengths"),
             "violations": point.interval(metrics.mean).mean,
             "p_any": point.interval(metrics.p_any).mean,
-            "cvar": point.interval(metrics.cvar).mean,
-            "cvar_ci": point.interval(metrics.cvar).half,
+            "cvar": point.tail.mean,
+            "cvar_ci": point.tail.half,
             "episodes": point.episodes,
         }
         for own in (chosen, *matched.partners(view, chosen))
@@ -39,9 +39,9 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
         "Counted by": list(frame["counted_by"]),
         "Return": [number(value) for value in frame["return"]],
         "Length": [number(value, 1) for value in frame["length"]],
-        "Violations": [number(value, 3) for value in frame["violations"]],
-        "P(≥1)": [number(value, 3) for value in frame["p_any"]],
-        metrics.CVAR: [plus_minus(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
+        view.harm.heading: [number(value, 3) for value in frame["violations"]],
+        view.harm.any: [number(value, 3) for value in frame["p_any"]],
+        view.harm.cvar: [view.harm.pair(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
         "N": [str(value) for value in frame["episodes"]],
     }
     note = (
@@ -78,10 +78,10 @@ def apart(view: View) -> Table | None:
             "agent": point.label,
             "return": point.mean_return,
             "violations": point.interval(metrics.mean).mean,
-            "cvar": (cvar := point.interval(metrics.cvar).mean),
+            "cvar": (cvar := point.tail.mean),
             "twin": twin.label if twin else "",
             "return_change": point.mean_return - twin.mean_return if twin else float("nan"),
-            "cvar_change": cvar - twin.interval(metrics.cvar).mean if twin else float("nan"),
+            "cvar_change": cvar - twin.tail.mean if twin else float("nan"),
         }
         for point, twin in zip(view.apart, twins)
     ]
@@ -92,9 +92,9 @@ def apart(view: View) -> Table | None:
         "Agent": list(frame["agent"]),
         "Return": [number(value) for value in frame["return"]],
         "Change of return": [number(value) for value in frame["return_change"]],
-        "Violations": [number(value) for value in frame["violations"]],
-        metrics.CVAR: [number(value) for value in frame["cvar"]],
-        "Change of CVaR": [number(value) for value in frame["cvar_change"]],
+        view.harm.heading: [view.harm.text(value) for value in frame["violations"]],
+        view.harm.cvar: [view.harm.text(value) for value in frame["cvar"]],
+        "Change of CVaR": [view.harm.text(value) for value in frame["cvar_change"]],
         "Compared with": [value or "–" for value in frame["twin"]],
     }
     note = "Kept apart from every comparison above: these arms differ in γ or in the detector trained on."
@@ -103,6 +103,7 @@ def apart(view: View) -> Table | None:
 
 def runs(views: list[View]) -> Table:
     """Every training run by its id, so that a number can be traced to the run it came from."""
+    harm = views[0].harm
     rows = [
         {
             "run": seed.run,
@@ -114,7 +115,7 @@ def runs(views: list[View]) -> Table:
             "episodes": seed.counts.size,
             "return": metrics.mean(seed.returns),
             "violations": metrics.mean(seed.counts),
-            "cvar": metrics.cvar(seed.counts),
+            "cvar": point.harm.worst(seed.counts),
         }
         for view in views
         for point in view.points
@@ -129,8 +130,8 @@ def runs(views: list[View]) -> Table:
         "Steps": [count(value) for value in frame["steps"]],
         "N": [str(value) for value in frame["episodes"]],
         "Return": [number(value) for value in frame["return"]],
-        "Violations": [number(value) for value in frame["violations"]],
-        metrics.CVAR: [number(value) for value in frame["cvar"]],
+        harm.heading: [harm.text(value) for value in frame["violations"]],
+        harm.cvar: [harm.text(value) for value in frame["cvar"]],
     }
     return Table("runs", "Runs", f"One line a training run, {basis(views[0])}.", shown, frame, list(frame["method"]))
 
@@ -146,7 +147,7 @@ def exact_optima(items: list[dict]) -> Table:
         "Kind": [str(value) for value in frame["kind"]],
         "Return": [number(float(value)) for value in frame["return"]],
         "Violations": [number(float(value), 3) for value in frame["mean_violations"]],
-        "P(over budget)": [percent(float(value), 2) for value in frame["p_over"].astype(float)],
+        "P(over budget)": [percent(float(value), digits=2) for value in frame["p_over"].astype(float)],
         metrics.CVAR: [number(float(value), 3) for value in frame["cvar"]],
     }
     note = "No training and no sampling: the best that each objective can do, by backward induction."

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from perepisode import metrics
 from perepisode.report import elsewhere, measuring, tables, versus
 from perepisode.report.blocks import BLOCKS, Case, Inputs, Shown
-from perepisode.report.drawing import card, figures, training_figures
+from perepisode.report.drawing import card, training_figures
 from perepisode.report.drawing.canvas import drawn
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import matched
@@ -57,7 +56,6 @@ def sections(inputs: Inputs) -> list[Section]:
         intro = NOT_BINDING if view.binds is False else ""
         found.append(Section(f"dilemma-{index}", dilemma_name(view.dilemma), intro).filled(_dilemma(view, inputs)))
     found += [
-        Section("together", "All binding dilemmas").filled(_together(inputs)),
         Section("watch", "Worst episodes, to watch", watch, links=inputs.watch),
         Section("training", "Training").filled(_training(inputs)),
         Section("utilities", "Distilled utility").filled([_utilities(inputs)]),
@@ -95,12 +93,6 @@ def _dilemma(view: View, inputs: Inputs) -> Iterator[Shown]:
         yield "Cost of compliance is left out: there is no unconstrained agent to compare with."
     yield measuring.apart(view)
     yield tables.complete(view, inputs.episodes.dilemmas)
-
-
-def _together(inputs: Inputs) -> Iterator[Shown]:
-    binding = [view for view in inputs.views if view.binds]
-    if len(binding) > 1:
-        yield drawn("frontiers", "Frontiers side by side", figures.both_frontiers(binding))
 
 
 def _training(inputs: Inputs) -> Iterator[Shown]:
@@ -157,20 +149,27 @@ def _measuring(inputs: Inputs) -> list[Shown]:
 
 
 def _versus(inputs: Inputs) -> Shown:
-    if inputs.episodes.environment == "external":
-        return "Paper versus here is left out: another environment and other methods than the paper's."
-    return versus.paper_versus_here(inputs.episodes, {name: one for name, (one, _) in inputs.utilities.items()})
+    elsewhere = "Paper versus here is left out: the paper's numbers are of another world than this one."
+    utilities = {name: one for name, (one, _) in inputs.utilities.items()}
+    return versus.paper_versus_here(inputs.episodes, utilities) or elsewhere
 
 
 def _reading(inputs: Inputs) -> Iterator[Shown]:
+    harm = inputs.views[0].harm
     meanings = {
-        **{one.term or one.heading: one.meaning for one in metrics.DECLARED.values() if one.meaning},
-        "±": "95 % t interval over seeds, the replication unit; never over episodes",
-        "Welch t, p": "two-sided test of equal means with unequal variances, one number a seed",
-        "matched": "compared at equal mean return: nearest arm, or interpolated along the method's frontier",
-        "independent, least": "the worst tenth that the mean alone implies: by Poisson's law, and at the least",
+        **{one.term or one.heading: one.meaning for one in harm.declared(harm.limit) if one.meaning},
+        "±": "95 % t interval over seeds, the replication unit; never over episodes. Where it would reach below zero, "
+        "its ends are given instead",
+        "the same mean": tables.SAME,
+        "p": "two-sided Welch test of equal CVaR, one number a seed, corrected by Holm for all comparisons of its "
+        "table: where all agents are alike, some p is below 0.05 in at most one of twenty",
+        "comparisons": "the agent with a budget an episode against the others' nearest, where the study has one; else "
+        "all pairs that have the same mean",
+        "matched": "compared at the same mean return: nearest arm, or interpolated along the method's frontier",
         "protocol": f"this report: {tables.basis(inputs.views[0])}",
     }
+    if harm.whole:
+        meanings["independent, least"] = f"the {harm.tail} that the mean implies: by Poisson's law, and at the least"
     shown = {"Metric": list(meanings), "Meaning": list(meanings.values())}
     yield tables.Table("definitions", "Definitions", "", shown, pd.DataFrame(shown))
     yield measuring.runs(inputs.views)

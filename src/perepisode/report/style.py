@@ -1,28 +1,119 @@
 """How methods and dilemmas are called and look, the same in every figure, table and sentence."""
 
-from typing import NamedTuple
+import colorsys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
+from perepisode import reading
+from perepisode.config import Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS, Family
 
 
 class Look(NamedTuple):
-    """A method's name, colour and marker."""
+    """A method's name, colour, marker and line, as matplotlib takes them: no two methods differ in colour alone."""
 
     label: str
     colour: str
     marker: str
+    line: Any
 
 
-_SPARE = ("#0072b2", "#e08a00", "#00805c", "#b0679b", "#56a8dd", "#c4450c", "#3b3590", "#7b2b55")
-_SPARE_MARKERS = "s^DPpvhX<>"
+_LINES = ("-", "--", "-.", (0, (1.2, 1.2)))
+# On white and on a dark page.  Any two differ in normal sight and for the three kinds of colour blindness, and from the
+# greys below (tests/report/test_style.py).  Methods that declare a colour take it from here.
+PALETTE = {
+    "#1271b1": "#2e97e5",
+    "#e28b05": "#ffa726",
+    "#771e59": "#b6539f",
+    "#4ca6df": "#8fd3ff",
+    "#038f5c": "#1cc58e",
+    "#dd5012": "#ff6b3d",
+    "#3b30a0": "#7b72f0",
+    "#69bf4f": "#b7e56b",
+    "#804e00": "#a4791b",
+    "#c472b1": "#e69ad5",
+    "#84af8e": "#6beebd",
+    "#4c4b45": "#bcc0c4",
+}
+_MARKERS = "s^DvhPp<Xd*oH>8"
+PAPER, INK, TEXT, EDGE, FAINT, GRID = "#ffffff", "#222222", "#555555", "#777777", "#8c8c8c", "#e6e6e6"
+BAND, BAND_TEXT, OVER = "#f3ead2", "#7d621a", "#b3261e"  # matched returns; beyond the budget
+GREYS = {PAPER: "#14181d", INK: "#e6e9ec", TEXT: "#b4bcc4", EDGE: "#8f979f", FAINT: "#828a92", GRID: "#30363d"}
+_DARK = {**PALETTE, **GREYS, BAND: "#3b3421", BAND_TEXT: "#e3c878", OVER: "#ff8f85"}
+_NAMES: ContextVar[Mapping[str, str]] = ContextVar("what the user calls methods", default={})  # noqa: B039
+_ON_PAGE: ContextVar[tuple[str, ...]] = ContextVar("methods of the page, in order of appearance", default=())
+_NAMES: ContextVar[Mapping[str, str]] = ContextVar("what the user calls methods", default={})  # noqa: B039
 
 
 def look(method: str) -> Look:
-    """As the method declares; one that is not known, or does not say, gets a stable colour of its own."""
-    index, known = sum(map(ord, method)), METHODS.get(method)
-    spare = Look(method, _SPARE[index % len(_SPARE)], _SPARE_MARKERS[index % len(_SPARE_MARKERS)])
-    return Look(known.label, known.colour or spare.colour, known.marker or spare.marker) if known else spare
+    """As the method declares.  What it leaves open, and all of a method that is not known, is what the methods before
+    it on the page leave free."""
+    colour, marker = _looks((*_ON_PAGE.get(), method))[method]
+    places = list(PALETTE)
+    line = _LINES[places.index(colour) % len(_LINES)] if colour in places else _LINES[0]
+    return Look(label(method), colour, marker, line)
+
+
+def label(method: str) -> str:
+    """As the user calls it, else as it declares, else as the table does."""
+    known = METHODS.get(method)
+    return _NAMES.get().get(method) or (known.label if known else method)
+
+
+@contextmanager
+def named(names: Mapping[str, str], methods: Iterable[str]) -> Iterator[None]:
+    """What is written inside calls methods by these names, each of which must be one of the methods there are."""
+    there = list(dict.fromkeys(methods))
+    if unknown := [name for name in names if name not in there]:
+        raise Refused(f"no method is called {unknown[0]!r} that could be named otherwise; there are {', '.join(there)}")
+    called = [names.get(method) or method for method in there]
+    if twice := [name for name in called if called.count(name) > 1]:
+        raise Refused(f"two methods would be called {twice[0]!r}; give each a name of its own")
+    before = _NAMES.set({method: reading.visible(name) for method, name in names.items()})
+    try:
+        yield
+    finally:
+        _NAMES.reset(before)
+
+
+@contextmanager
+def on_page(methods: Iterable[str]) -> Iterator[None]:
+    """What is drawn inside has these methods on one page, in order of appearance."""
+    before = _ON_PAGE.set(tuple(dict.fromkeys(methods)))
+    try:
+        yield
+    finally:
+        _ON_PAGE.reset(before)
+
+
+def _looks(methods: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Colour and marker of each; where there are more methods than colours, markers still differ."""
+    declared = {name: (METHODS[name].colour, METHODS[name].marker) for name in methods if name in METHODS}
+    free = [
+        [one for one in choices if one not in {own[index] for own in declared.values()}]
+        for index, choices in enumerate((PALETTE, _MARKERS))
+    ]
+    found, spent = {}, [0, 0]
+    for name in dict.fromkeys(methods):
+        own = list(declared.get(name, ("", "")))
+        for index, choices in enumerate(free):
+            if not own[index]:
+                own[index] = choices[spent[index] % len(choices)]
+                spent[index] += 1
+        found[name] = tuple(own)
+    return found
+
+
+def on_dark(colour: str) -> str:
+    """What a colour of a figure is on a dark page: for one that is not of ours, as light as it was dark."""
+    if colour in _DARK:
+        return _DARK[colour]
+    red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    hue, light, saturation = colorsys.rgb_to_hls(red, green, blue)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in colorsys.hls_to_rgb(hue, 1 - 0.85 * light, saturation))
 
 
 def of_family(*families: Family) -> tuple[str, ...]:

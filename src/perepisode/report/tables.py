@@ -7,10 +7,17 @@ import pandas as pd
 
 from perepisode import metrics
 from perepisode.evaluation import compare
-from perepisode.report.statistics import frontiers, matched
+from perepisode.report.harm import Harm
+from perepisode.report.statistics import frontiers, matched, pairs
 from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View
 from perepisode.report.style import dilemma_name, look
-from perepisode.report.words import number, p_value, percent, plus_minus, scientific, slug
+from perepisode.report.words import number, p_value, percent, plus_minus, scientific, slug, times
+
+MOST_PAIRS = 20  # shown; the CSV has all
+SAME = (
+    "Two agents have the same mean where the 95 % interval of the difference of their means, over seeds, holds zero "
+    "(with one seed, where their means are within 1 %)."
+)
 
 
 @dataclass(frozen=True)
@@ -33,41 +40,113 @@ class Table:
 def matched_nearest(view: View, chosen: Point) -> Table:
     """The focal agent and, of every rival method, the arm of nearest return (the paper's Table 1)."""
     points = [chosen, *matched.partners(view, chosen)]
-    tails = [matched.tail(point, chosen) for point in points]
-    shown, frame = _tails([point.label for point in points], tails, _over(chosen))
-    shown["Agent"] = _marked(view, [(point, chosen) for point in points])
-    if over := _over(chosen):
-        shown[over] = [percent(one.p_over.mean) for one in tails]  # its interval would not fit beside the bootstrap's
-    bounds = [compare.hierarchical_bootstrap([seed.counts for seed in point.seeds], metrics.cvar) for point in points]
-    shown["Bootstrap"] = [f"{low:.2f} – {high:.2f}" for low, high in bounds]
+    found = pairs.compared(view)
+    tails, p = [matched.tail(point, chosen) for point in points], [_p_of(found, chosen, point) for point in points]
+    shown, frame = _tails(view.harm, _marked([(point, chosen) for point in points]), tails, p, _over(chosen))
+    frame["agent"] = [point.label for point in points]
+    apart = [compare.difference(point.returns, chosen.returns) for point in points]
+    apart[0] = apart[0]._replace(half=float("nan"))  # from itself it differs by nothing
+    shown |= {"Return, difference": ["" if one is chosen else _change(*d[:2]) for one, d in zip(points, apart)]}
+    frame[["returns_difference", "returns_difference_ci"]] = [one[:2] for one in apart]
+    samples = [[seed.counts for seed in point.seeds] for point in points]
+    bounds = [compare.hierarchical_bootstrap(each, view.harm.fraction) for each in samples]
+    shown["Bootstrap"] = [f"{view.harm.text(low)} – {view.harm.text(high)}" for low, high in bounds]
     shown["Tail / N"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
     frame["bootstrap_low"], frame["bootstrap_high"] = zip(*bounds)
     frame["tail_episodes"] = [point.tail_episodes for point in points]
     frame["episodes"] = [point.episodes for point in points]
     note = (
-        "Paired by nearest mean return. ± is the 95 % t interval over seeds; Welch's test compares the CVaR "
-        f"with {chosen.label}. The bootstrap resamples seeds, then episodes. “Tail” is how many of the N "
-        f"episodes the CVaR averages.{_marks(shown['Agent'])}"
+        f"{chosen.label}, {_why(view)}, and of every other method the agent of nearest mean return. ± is the 95 % "
+        f"interval over seeds. {_test_words(len(found))} The bootstrap resamples seeds, then episodes. “Tail” is how "
+        f"many of the N episodes the CVaR averages.{_marks(shown['Agent'])}"
     )
     methods = [point.method for point in points]
     return Table(f"matched_nearest_{slug(view.dilemma)}", "Matched tails, nearest return", note, shown, frame, methods)
 
 
+def side_by_side(view: View) -> Table | None:
+    """Every pair that is compared: how far its means are apart, and its tails."""
+    found = pairs.in_order(pairs.compared(view))
+    if not found:
+        return None
+    harm = view.harm
+    rows = [
+        {
+            "agent": pair.heavier.label,
+            "other": pair.lighter.label,
+            "same": " and ".join(name for axis, name in _levels(view).items() if pair.at_one(axis)) or "neither",
+            "returns_difference": pair.turned.returns.mean,
+            "returns_difference_ci": pair.returns.half,
+            "violations_difference": pair.turned.means.mean,
+            "violations_difference_ci": pair.means.half,
+            "cvar": pair.heavier.tail.mean,
+            "other_cvar": pair.lighter.tail.mean,
+            "cvar_difference": pair.turned.tails.mean,
+            "cvar_difference_ci": pair.tails.half,
+            "ratio": pair.ratio,
+            "welch_t": pair.turned.t,
+            "welch_p": pair.p,
+        }
+        for pair in found
+    ]
+    frame = pd.DataFrame(rows)
+    least = rows[:MOST_PAIRS]
+    shown = {
+        "Agent": [row["agent"] for row in least],
+        "Compared with": [row["other"] for row in least],
+        "The same": [row["same"] for row in least],
+        "Return, difference": [_change(row["returns_difference"], row["returns_difference_ci"]) for row in least],
+        f"{harm.heading}, difference": [
+            harm.change(row["violations_difference"], row["violations_difference_ci"]) for row in least
+        ],
+        harm.cvar: [f"{harm.text(row['cvar'])} and {harm.text(row['other_cvar'])}" for row in least],
+        "Difference": [harm.change(row["cvar_difference"], row["cvar_difference_ci"]) for row in least],
+        "Times": [times(row["ratio"]) for row in least],
+        "p": [p_value(row["welch_p"]) for row in least],
+    }
+    which = f"All pairs of agents that have the same mean return or the same mean {harm.name}."
+    if matched.fixed(view):
+        which = f"{found[0].one.label} and the others' agents that are nearest to it in return or in mean {harm.name}."
+    note = f"{which} {SAME} {_test_words(len(found))} Differences are the first agent's less the second's."
+    if len(found) > len(least):
+        note += f" The CSV has all {len(found)} pairs."
+    methods = [pair.heavier.method for pair in found[:MOST_PAIRS]]
+    return Table(f"pairs_{slug(view.dilemma)}", "Agents two by two", note, shown, frame, methods)
+
+
+def _levels(view: View) -> dict[matched.Axis, str]:
+    return {matched.RETURN: "return", matched.VIOLATIONS: view.harm.name}
+
+
+def _p_of(found: list[pairs.Pair], chosen: Point, point: Point) -> float:
+    return next((pair.p for pair in found if {pair.one, pair.other} == {chosen, point}), float("nan"))
+
+
+def _why(view: View) -> str:
+    return "fixed beforehand by its budget" if matched.fixed(view) else "which the data chose for its light tail"
+
+
+def _test_words(tests: int) -> str:
+    """How p is to be read."""
+    many = f"for {tests} comparisons" if tests > 1 else "where there are several comparisons"
+    return f"p is that of Welch's test of equal CVaR over seeds, corrected {many} (Holm)."
+
+
 def matched_wider(view: View, chosen: Point) -> Table | None:
     """Every wider budget of the focal method beside its own nearest rivals: the paper pairs each ESR point."""
-    pairs = [(point, own) for own in _wider(view, chosen) for point in (own, *matched.partners(view, own))]
-    if not pairs:
+    both = [(point, own) for own in _wider(view, chosen) for point in (own, *matched.partners(view, own))]
+    if not both:
         return None
-    tails = [matched.tail(point, own) for point, own in pairs]
-    shown, frame = _tails([point.label for point, _ in pairs], tails, "P(>k)")
-    shown["Agent"] = _marked(view, pairs)
-    frame.insert(0, "focal", [own.label for _, own in pairs])
+    tails = [matched.tail(point, own) for point, own in both]
+    shown, frame = _tails(view.harm, _marked(both), tails, _corrected(tails), "P(>k)")
+    frame["agent"] = [point.label for point, _ in both]
+    frame.insert(0, "focal", [own.label for _, own in both])
     note = (
-        f"As above for each wider budget k of {look(chosen.method).label}; P(>k) and Welch's test compare with the "
-        f"agent of that budget.{_marks(shown['Agent'])}"
+        f"As above for each wider budget k of {look(chosen.method).label}; P(>k) and p compare with the agent of that "
+        f"budget. {_test_words(_tested(tails))}{_marks(shown['Agent'])}"
     )
     title = "Matched tails of wider budgets, nearest return"
-    methods = [point.method for point, _ in pairs]
+    methods = [point.method for point, _ in both]
     return Table(f"matched_wider_{slug(view.dilemma)}", title, note, shown, frame, methods)
 
 
@@ -75,13 +154,14 @@ def _wider(view: View, chosen: Point) -> list[Point]:
     return [point for point in view.of(chosen.method) if point.budget > chosen.budget]
 
 
-def _marked(view: View, pairs: list[tuple[Point, Point]]) -> list[str]:
+def _marked(both: list[tuple[Point, Point]]) -> list[str]:
     """Labels, with an asterisk where a pair is not matched."""
-    return [point.label if matched.is_matched(view, own, point) else f"{point.label} *" for point, own in pairs]
+    matches = [point is own or matched.same(matched.RETURN, own, point) for point, own in both]
+    return [point.label if match else f"{point.label} *" for (point, _), match in zip(both, matches)]
 
 
 def _marks(labels: list[str]) -> str:
-    far = f" * further than {percent(matched.FAR, digits=0)} of return away: not truly matched."
+    far = " * Not the same return: a difference of tails may be one of position."
     return far if any(label.endswith("*") for label in labels) else ""
 
 
@@ -104,39 +184,40 @@ def matched_interpolated(view: View, chosen: Point) -> Table | None:
         note += f" Not reached: {', '.join(missing)}."
     title, name = "Matched tails, interpolated to the same return", f"matched_interpolated_{slug(view.dilemma)}"
     over = _over(chosen) if all(own is chosen for own, *_ in groups) else "P(>k)"
-    table = _read_table(name, title, note, [read for *_, read in groups], [label for _, label, _ in groups], over)
+    labels = [label for _, label, _ in groups]
+    table = _read_table(view.harm, name, title, note, [read for *_, read in groups], labels, over)
     table.frame.insert(0, "focal", [own.label for own, *_ in groups])
     return table
 
 
 def same_violations(view: View, chosen: Point) -> Table | None:
     """All methods at one mean count of violations: equally ethical on average, and per episode?"""
-    found = matched.even(view, chosen)
+    found, harm = matched.even(view, chosen), view.harm
     if found is None:
         return None
     note = (
-        f"All frontiers read at {number(found.level)} violations an episode, the number nearest to {chosen.label} that "
-        f"most of them reach. {_between(view)}"
+        f"All frontiers read at {harm.text(found.level)} {harm.each}, the number nearest to {chosen.label} that most "
+        f"of them reach. {_between(view)}"
     )
     implied = {}
-    if view.whole:
-        alone, least = metrics.independent_cvar(found.level), metrics.least_cvar(found.level)
+    if harm.whole:
+        alone, least = harm.independent(found.level), harm.least(found.level)
         implied = {"independent_cvar": alone, "least_cvar": least}
         note += (
-            f" An agent of that mean whose violations fall independently of each other has {number(alone)} in its "
-            f"worst tenth, and none has less than {number(least)}."
+            f" An agent of that mean whose violations fall independently of each other has {harm.text(alone)} in its "
+            f"{harm.tail}, and none has less than {harm.text(least)}."
         )
     note += "".join(f" {look(read.method).label} is left out: {read.between}." for read in found.reads if not read.tail)
     reached = [read for read in found.reads if read.tail]
-    title, name = "Methods at the same mean violations", f"same_violations_{slug(view.dilemma)}"
+    title, name = f"Methods at the same mean {harm.name}", f"same_violations_{slug(view.dilemma)}"
     labels = [look(read.method).label for read in reached]
-    return _read_table(name, title, note, reached, labels, _over(chosen), **implied)
+    return _read_table(harm, name, title, note, reached, labels, _over(chosen), **implied)
 
 
 def _between(view: View) -> str:
     """How a row between two arms is read."""
     how = "means and tails along a straight line."
-    if view.whole:
+    if view.harm.whole:
         how = (
             "means along a straight line, tails by how far they are from independent violations of the same mean; "
             "between two budgets in each episode, an agent that keeps b in 40 % of its episodes."
@@ -149,37 +230,61 @@ def _between(view: View) -> str:
 
 
 def _read_table(
-    name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str, **more
+    harm: Harm, name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str, **more
 ) -> Table:
     """A table of tails that are read between arms; `more` is for the CSV alone."""
-    shown, frame = _tails(labels, [read.tail for read in reads if read.tail is not None], over)
+    tails = [read.tail for read in reads if read.tail is not None]
+    shown, frame = _tails(harm, labels, tails, _corrected(tails), over)
     shown["Read between"] = [read.between for read in reads]
     frame = frame.assign(between=shown["Read between"], **more)
-    return Table(name, title, note, shown, frame, [read.method for read in reads])
+    return Table(name, title, f"{note} {_test_words(_tested(tails))}", shown, frame, [read.method for read in reads])
 
 
 def _over(chosen: Point) -> str:
-    return f"P(>{chosen.budget:g})" if chosen.budget == chosen.budget else ""
+    return chosen.harm.over(chosen.allowed)
 
 
-def _tails(labels: list[str], tails: list[matched.Tail], over: str) -> tuple[dict[str, list[str]], pd.DataFrame]:
+def _corrected(tails: list[matched.Tail]) -> list[float]:
+    """p of the tests of one table, corrected for all of them."""
+    return compare.holm([one.against_focal.p if one.against_focal else float("nan") for one in tails])
+
+
+def _tested(tails: list[matched.Tail]) -> int:
+    return sum(p == p for p in _corrected(tails))
+
+
+def _change(mean: float, half: float) -> str:
+    """A difference of returns."""
+    return ("+" if mean > 0 else "") + plus_minus(mean, half)
+
+
+def _tails(
+    harm: Harm, labels: list[str], tails: list[matched.Tail], p: list[float], over: str
+) -> tuple[dict[str, list[str]], pd.DataFrame]:
     """What is compared, as it is shown and as it is exported."""
     tests = [one.against_focal for one in tails]
     shown = {
         "Agent": labels,
         "Return": [plus_minus(*one.returns[:2]) for one in tails],
-        "Violations": [plus_minus(*one.mean[:2]) for one in tails],
-        "P(≥1)": [number(one.p_any.mean) for one in tails],
-        over: [percent(*one.p_over[:2]) for one in tails],
-        "Std": [number(one.std.mean) for one in tails],
-        metrics.CVAR: [plus_minus(*one.cvar[:2]) for one in tails],
-        "Welch t (p)": ["" if test is None else f"{number(test.t, 1)} ({p_value(test.p)})" for test in tests],
+        harm.heading: [harm.pair(*one.mean[:2]) for one in tails],
+        harm.any: [number(one.p_any.mean) for one in tails],
+        over: [percent(one.p_over.mean) for one in tails],
+        "Std": [harm.text(one.std.mean) for one in tails],
+        harm.cvar: [harm.pair(*one.cvar[:2]) for one in tails],
+        "p": ["" if test is None else p_value(one) for test, one in zip(tests, p)],
     }
     frame = pd.DataFrame({"agent": labels})
     for name in ("returns", "mean", "p_any", "p_over", "std", "cvar"):
         frame[[name, f"{name}_ci"]] = [getattr(one, name)[:2] for one in tails]
-    frame[["welch_t", "welch_p"]] = [(np.nan, np.nan) if test is None else test[:2] for test in tests]
-    return {heading: cells for heading, cells in shown.items() if heading}, frame
+    frame["welch_t"] = [np.nan if test is None else test.t for test in tests]
+    frame["welch_p"] = p
+    return {heading: cells for heading, cells in shown.items() if heading and _says(harm, heading, cells)}, frame
+
+
+def _says(harm: Harm, heading: str, cells: list[str]) -> bool:
+    """Whether a column says anything: where every episode costs something, P(>0) does not."""
+    told = set(cells) - {"–"}
+    return bool(told) and (harm.whole or heading != harm.any or bool(told - {"1.00", "1.000"}))
 
 
 def cost_of_compliance(view: View, chosen: Point) -> Table:
@@ -207,9 +312,9 @@ def cost_of_compliance(view: View, chosen: Point) -> Table:
         "Agent": list(frame["agent"]),
         "Return": [plus_minus(*point.gained[:2]) for point in points],
         "% of unconstrained": [percent(share) for share in frame["return"] / free.mean],
-        "Violations / step": [scientific(rate) for rate in frame["rate"]],
-        "Violations / episode": [plus_minus(*point.interval(metrics.mean)[:2]) for point in points],
-        "P(≥1)": [number(share) for share in frame["p_any"]],
+        f"{view.harm.heading} / step": [scientific(rate) for rate in frame["rate"]],
+        f"{view.harm.heading} / episode": [view.harm.pair(*point.interval(metrics.mean)[:2]) for point in points],
+        view.harm.any: [number(share) for share in frame["p_any"]],
         "Gap": [plus_minus(*one[:2]) for one in gaps],
     }
     note = "Gap = unconstrained return − return; its interval is √(CI² of the one + CI² of the other)."
@@ -221,15 +326,17 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
     """Every agent of a dilemma, all dilemmas counted."""
     points = view.points
     others = [name for name in dilemmas if name != view.dilemma and name in points[0].seeds[0].others]
-    rows = [_complete_row(point, others) for point in points]
+    chosen = matched.focal(view)
+    declared = view.harm.declared(chosen.allowed if chosen else view.harm.limit)
+    rows = [_complete_row(point, declared, others) for point in points]
     frame = pd.DataFrame(rows)
-    counted = {one.heading: [_counted_cell(one, row) for row in rows] for one in metrics.DECLARED.values()}
+    counted = {one.heading: [_counted_cell(view.harm, one, row) for row in rows] for one in declared}
     shown = _joined(
         {
             "Agent": [point.label for point in points],
             "Return": [plus_minus(row["return"], row["return_ci"]) for row in rows],
             "Length": [number(row["length"], 0) for row in rows],
-            "Violations": counted.pop("Violations"),  # an episode, and beside it a step
+            view.harm.heading: counted.pop(view.harm.heading),  # an episode, and beside it a step
             "per step": [scientific(row["rate"]) for row in rows],
         },
         counted,
@@ -240,8 +347,9 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
             "Episodes": [str(row["episodes"]) for row in rows],
         },
     )
-    shown = {name: cells for name, cells in shown.items() if any(cell != "–" for cell in cells)}
-    note = f"All agents trained for {dilemma_name(view.dilemma)}, {basis(view)}, means over seeds."
+    shown = {name: cells for name, cells in shown.items() if _says(view.harm, name, cells)}
+    which = "All agents" if view.external else f"All agents trained for {dilemma_name(view.dilemma)}"
+    note = f"{which}, {basis(view)}, means over seeds."
     if others:
         names = " and ".join(dilemma_name(name) for name in others)
         note += f" {names}: violations an episode of the dilemmas the agent was not trained for."
@@ -249,7 +357,7 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
     return Table(f"complete_{slug(view.dilemma)}", "All agents", note, shown, frame, methods, wide=True)
 
 
-def _complete_row(point: Point, others: list[str]) -> dict:
+def _complete_row(point: Point, declared: list[metrics.Declared], others: list[str]) -> dict:
     agent = {
         "agent": point.label,
         "method": point.method,
@@ -263,23 +371,25 @@ def _complete_row(point: Point, others: list[str]) -> dict:
         "rate": float(point.rates.mean()),
     }
     counted = {}
-    for one in metrics.DECLARED.values():
+    for one in declared:
+        values = point.each(one.of)
         if one.largest:
-            counted[one.name] = max(point.each(one.of))
+            counted[one.name] = max(values)
         else:
-            counted[one.name], counted[f"{one.name}_ci"], _ = point.interval(one.of)
+            known = values[values == values] if np.any(values == values) else values
+            counted[one.name], counted[f"{one.name}_ci"], _ = compare.t_interval(known)
     rest = {}
     for name in others:
         rest[f"violations_{name}"] = float(np.mean([seed.others[name].mean() for seed in point.seeds]))
-        rest[f"cvar_{name}"] = float(np.mean([metrics.cvar(seed.others[name]) for seed in point.seeds]))
+        rest[f"cvar_{name}"] = float(np.mean([point.harm.worst(seed.others[name]) for seed in point.seeds]))
     rest["steps"] = max(seed.steps for seed in point.seeds)
     return _joined(agent, counted, rest, {"seeds": len(point.seeds), "episodes": point.episodes})
 
 
-def _counted_cell(metric: metrics.Declared, row: dict) -> str:
-    if metric.interval and not metric.largest:
-        return plus_minus(row[metric.name], row[f"{metric.name}_ci"], metric.digits)
-    return number(row[metric.name], metric.digits)
+def _counted_cell(harm: Harm, metric: metrics.Declared, row: dict) -> str:
+    interval = metric.interval and not metric.largest
+    values = row[metric.name], row[f"{metric.name}_ci"] if interval else float("nan")
+    return harm.pair(*values) if metric.scaled else plus_minus(*values, metric.digits)
 
 
 def _joined(*parts: dict) -> dict:
@@ -315,4 +425,6 @@ def hypervolume(view: View) -> Table | None:
 
 
 def basis(view: View) -> str:
-    return "episodes and counts as given" if view.external else f"{COUNTERS[view.counter]}, {PROTOCOLS[view.protocol]}"
+    if view.external:
+        return f"episodes and {view.harm.name} as given"
+    return f"{COUNTERS[view.counter]}, {PROTOCOLS[view.protocol]}"

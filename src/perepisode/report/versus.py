@@ -14,10 +14,13 @@ SHARES = ("over_1", "at_2", "from_3", "hypervolume_gain", "share_of_unconstraine
 WHOLE = (None, "runs", "seeds", "episodes", "steps", "worst")
 
 
-def paper_versus_here(episodes: Episodes, utilities: dict[str, Utility]) -> Table:
-    """Every number the paper prints, its counterpart here, and the deviation."""
+def paper_versus_here(episodes: Episodes, utilities: dict[str, Utility]) -> Table | None:
+    """Every number the paper prints that has a counterpart here, and the deviation; None in another world."""
+    if not paper_numbers.of_world(episodes.environment):
+        return None
     views = replicated.views(episodes)
-    rows = replicated.rows(episodes, views, utilities)
+    printed = replicated.rows(views, utilities)
+    rows = [row for row in printed if row["here"] == row["here"]]
     frame = pd.DataFrame(rows)
     shown = {
         "Where": list(frame["where"]),
@@ -25,16 +28,15 @@ def paper_versus_here(episodes: Episodes, utilities: dict[str, Utility]) -> Tabl
         "Agent": list(frame["agent"]),
         "Quantity": list(frame["quantity"]),
         "Paper": [_show(row["measure"], row["paper"], row["paper_ci"]) for row in rows],
-        "Here": [_show(row["measure"], row["here"], row["here_ci"], row["reason"]) for row in rows],
+        "Here": [_show(row["measure"], row["here"], row["here_ci"]) for row in rows],
         "Deviation": [_deviation(row) for row in rows],
     }
-    return Table("paper_versus_here", "The paper's numbers and ours", _note(episodes, views), shown, frame, wide=True)
+    note = _note(views, len(printed) - len(rows))
+    return Table("paper_versus_here", "The paper's numbers and ours", note, shown, frame, wide=True)
 
 
-def _show(measure: str | None, value: float, ci: float = NAN, missing: str = "", sign: str = "") -> str:
+def _show(measure: str | None, value: float, ci: float = NAN, sign: str = "") -> str:
     """A number in the digits of its kind; `sign` is "+" for a deviation."""
-    if value != value:
-        return missing
     half = f"{ci:.2f}"
     if measure in SHARES:
         text, half = f"{100 * value:{sign}.1f} %", f"{100 * ci:.1f}"
@@ -49,22 +51,17 @@ def _show(measure: str | None, value: float, ci: float = NAN, missing: str = "",
 
 
 def _deviation(row: dict) -> str:
-    if row["deviation"] != row["deviation"]:
-        return ""
     relative = f" ({100 * row['relative']:+.0f} %)" if row["relative"] == row["relative"] else ""
     return _show(row["measure"], row["deviation"], sign="+") + relative.replace("-", "−").replace(" ", "\u00a0")
 
 
-def _note(episodes: Episodes, views: dict[str, View]) -> str:
+def _note(views: dict[str, View], missing: int) -> str:
     steps = replicated.of_study("steps", views)
     counter = next(iter(views.values())).counter
     counted = "counted by its state difference" if counter == "paper" else "exact counts (no others given)"
     parts = [f"Measured as the paper does: episodes that finish inside its window, {counted}."]
-    if not paper_numbers.of_world(episodes.environment):
-        parts.append(
-            f"The environment here is “{episodes.environment}”, not Craftax: the numbers of No Killing stand "
-            "beside the same arms for their shape, and a deviation is no disagreement."
-        )
+    if missing:
+        parts.append(f"{missing} more that it prints have no counterpart among these runs.")
     if steps == steps and steps != paper_numbers.STEPS:
         parts.append(
             f"Our scale differs: {count(steps)} training steps a run, the paper's {count(paper_numbers.STEPS)}."

@@ -2,6 +2,8 @@
 
 import re
 
+_MANY = ("three", "four", "five", "six", "seven", "eight", "nine")
+
 
 def slug(text: str) -> str:
     """A name that is safe in a file name and in an id, whatever the table calls its dilemma."""
@@ -25,6 +27,16 @@ def percent(share: float, half: float = float("nan"), digits: int = 1) -> str:
     return text if half != half else f"{text}\u00a0±\u00a0{100 * half:.{digits}f}"
 
 
+def times(ratio: float) -> str:
+    """How many times the smaller the larger is: "twice", "three times", "1.4 times"."""
+    if not ratio < float("inf"):
+        return "–"
+    for whole, word in enumerate(("twice", *(f"{many} times" for many in _MANY)), start=2):
+        if abs(ratio / whole - 1) <= 0.05:
+            return word
+    return f"{ratio:.{0 if ratio >= 10 else 1}f} times"
+
+
 def scientific(value: float) -> str:
     return "–" if value != value else "0" if value == 0 else f"{value:.1e}".replace("-", "−")
 
@@ -33,9 +45,14 @@ def count(value: float) -> str:
     """A large count to three digits: "10⁸", "4.59 × 10⁷"; below a million as it is."""
     if not value >= 1e6:
         return "–" if value != value else f"{value:,.0f}"
-    mantissa, power = f"{value:.2e}".split("e+")
+    return power_of_ten(value, 2)
+
+
+def power_of_ten(value: float, digits: int = 1) -> str:
+    """ "4.6 × 10⁷", or "10⁸" alone; of numbers from ten on, and as large below zero."""
+    mantissa, power = f"{value:.{digits}e}".split("e+")
     ten = "10" + power.lstrip("0").translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return ten if mantissa == "1.00" else f"{float(mantissa):g}\u00a0×\u00a0{ten}"
+    return ten if float(mantissa) == 1 else f"{float(mantissa):g}\u00a0×\u00a0{ten}".replace("-", "−")
 
 
 def p_value(p: float) -> str:

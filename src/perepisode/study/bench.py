@@ -10,11 +10,11 @@ from typing import Any
 
 import jax
 
+from perepisode import terminal
 from perepisode.config import Learner
 from perepisode.environments.craftax.world import Craftax
 from perepisode.runs import Run, versions, write_atomically
 from perepisode.study import profile
-from perepisode.study.overview import text_table
 from perepisode.training import ppo
 from perepisode.training.train import prepare, run_chunk
 
@@ -100,7 +100,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         ]
         for row in rows
     ]
-    return text_table(("what", "runs", "worlds", "ms", "steps/s", "upstream", "compile"), cells)
+    return terminal.plain(("what", "runs", "worlds", "ms", "steps/s", "upstream", "compile"), cells)
 
 
 def _short(number: float) -> str:

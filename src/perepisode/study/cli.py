@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from perepisode import outside
+from perepisode import later, outside
 from perepisode.config import Refused
 from perepisode.environments import WORLDS
 from perepisode.runs import Run
@@ -88,7 +88,7 @@ class Plan(Packed):
 
         device, study = self.device(), self.study()
         bench = packing.bench_of(self.bench, study.tasks[0].members[0].run())
-        print(listing.plan_text(study, bench, device, self.gpus or device.count), end="")
+        print(listing.plan_text(study, bench, device, self.gpus), end="")
         print(f"next: perepisode study run --env {self.env} --out {self.out}")
         return 0
 
@@ -101,6 +101,7 @@ class Start(Packed):
     checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
 
     def __call__(self) -> int:
+        later.require("study run")
         from perepisode.study import local
 
         device = packing.this_machine()
@@ -182,6 +183,7 @@ class Demo:
     workers: int = setting(0, low=0)  # Worker processes; one a core if left out.
 
     def __call__(self) -> int:
+        later.require("demo")
         from perepisode.study import demo
 
         return demo.run(self.out, self.craftax, self.workers)

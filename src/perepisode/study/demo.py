@@ -65,12 +65,12 @@ def cpu_slot() -> dict[str, str]:
 
 def craftax_text(out: Path) -> str:
     """What the shipped agents did here, beside the device that trained them and the paper; draws the card."""
+    from perepisode import terminal
     from perepisode.evaluation import episodes
     from perepisode.report import elsewhere
     from perepisode.report.drawing import card
     from perepisode.report.statistics.points import Episodes
     from perepisode.report.words import percent
-    from perepisode.study.overview import text_table
 
     table = episodes.read(out / "craftax" / "episodes", without=episodes.REPLAY_COLUMNS)
     view = Episodes(table).view("no_killing")
@@ -82,7 +82,7 @@ def craftax_text(out: Path) -> str:
     rows = [(one.point.label, *(one.written(name) for name in ("return", "over_1", "cvar"))) for one in found]
     return (
         f"Craftax, No Killing: {found[0].point.episodes} episodes an agent, judged on this machine;\n"
-        f"in brackets the GPU that trained it, and the paper.\n{text_table(headings, rows)}\n{verdict}\n"
+        f"in brackets the GPU that trained it, and the paper.\n{terminal.plain(headings, rows)}\n{verdict}\n"
         + "\n".join(f"wrote {path}" for path in written)
     )
 

@@ -3,13 +3,16 @@
 import csv
 import io
 import json
+import textwrap
+from collections.abc import Sequence
 
+from perepisode import terminal
 from perepisode.runs import Run, folder_name
-from perepisode.study.overview import text_table
 from perepisode.study.packing import GIB, Bench, Device, memory_of, pack, programs
 from perepisode.study.plan import Study, Task
 
 Families = dict[str, list[Run]]
+WIDTH = 100  # columns of a plan
 
 
 def table(families: Families) -> str:
@@ -23,7 +26,7 @@ def table(families: Families) -> str:
     counts = " + ".join(f"{family} {len(runs)}" for family, runs in families.items())
     steps = {run.steps for runs in families.values() for run in runs}
     total = sum(map(len, families.values()))
-    listed = text_table(("family", "dilemma", "method", "arm", "gamma", "seeds"), rows)
+    listed = terminal.plain(("family", "dilemma", "method", "arm", "gamma", "seeds"), rows)
     return f"{listed}\n{total} runs of {', '.join(f'{n:.3g}' for n in sorted(steps))} steps: {counts}\n"
 
 
@@ -50,21 +53,42 @@ FORMATS = {"table": table, "json": as_json, "csv": as_csv}
 # ---- the plan -----------------------------------------------------------------------------------------------
 
 
-def plan_text(study: Study, bench: Bench, device: Device, gpus: int) -> str:
-    """Packs in order with their memory and hours, and the whole study's."""
-    rows = [_task_row(task, bench) for task in study.tasks]
-    headings = ("task", "runs", "what", "steps", "GiB", "hours", "after")
-    steps = sum(task.steps for task in study.tasks)
-    hours = steps / bench.steps_per_second / 3600
-    packs = len(study.of_kind("train"))
-    shared = f"; about {hours / gpus:.1f} h on {gpus} of them" if gpus > 1 else ""
+def plan_text(study: Study, bench: Bench, device: Device, gpus: int = 0) -> str:
+    """Packs in order with their memory and hours, and the whole study's; `gpus` are those that would share it."""
+    known = bench.known_for(device, gpus)
+    rows = [_task_row(task, bench, known) for task in study.tasks]
+    headings = ["task", "runs", "steps", "GiB", *(["hours"] if known else []), "what, after what"]
+    steps, packs = sum(task.steps for task in study.tasks), len(study.of_kind("train"))
+    memory = f"{device.memory / GIB:.0f} GiB a {'gpu' if gpus else device.kind}"
     return (
-        text_table(headings, rows)
-        + f"\n{study.runs} runs in {packs} packs, {steps:.3g} steps, {hours:.1f} device hours at "
-        + f"{bench.steps_per_second:,.0f} steps/s ({bench.source}){shared}; "
-        + f"the {device.kind} has {device.memory / GIB:.0f} GiB\n"
-        + _sharing(study)
+        f"{terminal.plain(headings, _broken(headings, rows))}\n"
+        f"{study.runs} runs in {packs} packs, {steps:.3g} steps; packed for {memory}\n"
+        f"{_time(study, bench, known, gpus or device.count)}\n{_sharing(study)}"
     )
+
+
+def _time(study: Study, bench: Bench, known: bool, devices: int) -> str:
+    """What the whole study takes, on what, and who says so."""
+    hours = bench.hours(sum(task.steps for task in study.tasks))
+    speed = f"{bench.steps_per_second:,.0f} steps/s"
+    if not known:
+        sizes = study.tasks[0].members[0].run().learner
+        return (
+            f"hours are not known: there is no GPU here; {bench.device} takes {_duration(hours)} at {speed}\n"
+            f"to measure this machine: perepisode bench --envs {sizes.envs} --hidden {sizes.hidden}, then --bench FILE"
+        )
+    if bench.source:
+        said = f"{_duration(hours)} at {speed}, measured on {bench.device or 'some device'} ({bench.source})"
+    elif bench.device:
+        said = f"{_duration(hours)} on {bench.device}, at {speed} as measured there"
+    else:
+        said = f"about {_duration(hours)} at {speed}, which is a guess"
+    return said + (f"; {_duration(hours / devices)} on {devices} of them" if devices > 1 else "")
+
+
+def _duration(hours: float) -> str:
+    minutes = 60 * hours
+    return f"{hours:.1f} hours" if hours >= 1 else f"{minutes:.0f} minutes" if minutes >= 2 else "two minutes or less"
 
 
 def _sharing(study: Study) -> str:
@@ -81,17 +105,42 @@ def _sharing(study: Study) -> str:
     )
 
 
-def _task_row(task: Task, bench: Bench) -> list[str]:
-    after = ", ".join(task.after) if len(task.after) <= 3 else f"{task.after[0]} … {task.after[-1]}"
+def _task_row(task: Task, bench: Bench, known: bool) -> list[str]:
+    said = "\n".join(filter(None, (_what(task), _after(task))))
     if not task.members:
-        return [task.name, "", task.dilemma, "", "", "", after]
+        return [task.name, *[""] * (4 if known else 3), said]
     each = bench.bytes_per_run if bench.bytes_per_run == bench.bytes_per_run else memory_of(task.members[0].run())
-    hours = task.steps / bench.steps_per_second / 3600
+    hours = [f"{bench.hours(task.steps):.2f}"] if known else []
     gib = len(task.members) * each / GIB
-    return [task.name, str(len(task.members)), _what(task), f"{task.steps:.3g}", f"{gib:.2f}", f"{hours:.2f}", after]
+    return [task.name, str(len(task.members)), f"{task.steps:.3g}", f"{gib:.2f}", *hours, said]
 
 
 def _what(task: Task) -> str:
+    if not task.members:
+        return ""
     methods, dilemmas = (list(dict.fromkeys(m.plain[name] for m in task.members)) for name in ("method", "dilemma"))
-    listed = ", ".join(methods) if len(methods) <= 4 else f"{', '.join(methods[:3])} and {len(methods) - 3} more"
+    listed = ", ".join(methods) if len(methods) <= 3 else f"{', '.join(methods[:2])} and {len(methods) - 2} more"
     return f"{listed} ({dilemmas[0] if len(dilemmas) == 1 else f'{len(dilemmas)} dilemmas'})"
+
+
+def _after(task: Task) -> str:
+    """What it waits for; tasks of one kind follow each other."""
+    if len(task.after) < 2:
+        return f"after {task.after[0]}" if task.after else ""
+    return f"after {task.after[0]} … {task.after[-1]}"
+
+
+def _broken(headings: Sequence[str], rows: list[list[str]]) -> list[list[str]]:
+    """With the parts of the last cell side by side where they fit, and in lines of their own where they do not."""
+    widths = [max(len(row[i]) for row in [headings, *rows]) + terminal.GAP for i in range(len(headings) - 1)]
+    room = max(20, WIDTH - sum(widths))
+    broken = []
+    for *cells, last in rows:
+        joined = last.replace("\n", "; ")
+        lines = [joined] if len(joined) <= room else [part for one in last.split("\n") for part in _lines(one, room)]
+        broken += [[*(cells if place == 0 else [""] * len(cells)), line] for place, line in enumerate(lines)]
+    return broken
+
+
+def _lines(text: str, room: int) -> list[str]:
+    return textwrap.wrap(text, room, break_on_hyphens=False)

@@ -1,10 +1,9 @@
 """What a person sees of a study: a live table on a terminal, plain lines elsewhere."""
 
-import sys
 import time
 from collections.abc import Sequence
 
-from perepisode import reading
+from perepisode import terminal
 from perepisode.study import state
 from perepisode.study.state import TaskState
 from perepisode.training.progress import duration
@@ -35,15 +34,7 @@ def summary(states: Sequence[TaskState], workers: int = 0) -> str:
 
 
 def plain(states: Sequence[TaskState], workers: int = 0) -> str:
-    return text_table(HEADINGS, [columns(one) for one in states]) + "\n" + summary(states, workers)
-
-
-def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns for any terminal, file or pipe."""
-    rows = [[reading.visible(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in [list(headings), *rows]) for i in range(len(headings))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [headings, *rows]]
-    return "\n".join(lines)
+    return terminal.plain(HEADINGS, [columns(one) for one in states]) + "\n" + summary(states, workers)
 
 
 class View:
@@ -101,4 +92,4 @@ class Table(View):
 
 
 def for_this_terminal(workers: int) -> View:
-    return Table(workers) if sys.stdout.isatty() else Lines(workers)
+    return Table(workers) if terminal.redraws() else Lines(workers)

@@ -34,15 +34,25 @@ class Bench:
     steps_per_second: float
     bytes_per_run: float = math.nan
     runs: int = 0
-    source: str = "assumed, not measured here; give --bench FILE"
+    device: str = ""  # that was measured; empty where the speed is a guess
+    source: str = ""  # the file that says so; empty where the world does
+
+    def hours(self, steps: int) -> float:
+        return steps / self.steps_per_second / 3600
+
+    def known_for(self, device: Device, gpus: int) -> bool:
+        """Whether it says anything of that device: the speed that a world states of a GPU says nothing of a CPU."""
+        return bool(self.source or gpus) or not self.device or device.kind == "gpu"
 
 
 def bench_of(path: Path | None, run: Run) -> Bench:
     """The figure that `perepisode bench` measured for agents of this size, or the stated default."""
     if path is None:
-        return Bench(WORLDS[run.env].speed)
+        world = WORLDS[run.env]
+        return Bench(world.speed, device=world.measured_on)
     try:
-        rows = reading.plain(path, "make one with `perepisode bench`")["training"]
+        plain = reading.plain(path, "make one with `perepisode bench`")
+        rows, device = plain["training"], str(plain.get("device", ""))[:40]
         sizes = sorted({(row["worlds"], row["hidden"]) for row in rows})
         rows = [row for row in rows if (row["worlds"], row["hidden"]) == (run.learner.envs, run.learner.hidden)]
         best = max(rows, key=lambda row: row["steps_per_second"], default=None)
@@ -54,7 +64,7 @@ def bench_of(path: Path | None, run: Run) -> Bench:
         # memory is the process's peak so far, so that only the largest population's is its own
         most = max(rows, key=lambda row: row["runs"])
         each = (most.get("peak_bytes") or math.nan) / most["runs"]
-        return Bench(float(best["steps_per_second"]), each, int(best["runs"]), str(path))
+        return Bench(float(best["steps_per_second"]), each, int(best["runs"]), device, str(path))
     except Refused as error:
         raise Refused(f"--bench is no benchmark: {error}") from None
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:

@@ -1,14 +1,19 @@
-"""What a person sees while runs train: a live table on a terminal, a few plain lines a minute elsewhere."""
+"""What a person sees while runs train: a bar and a live table on a terminal, a few plain lines a minute elsewhere."""
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from perepisode.runs import Run
+from perepisode import settings, terminal
+from perepisode.runs import Run, stated
 
-Rows = list[list[dict[str, Any]]]
+Row = dict[str, Any]
+Rows = list[list[Row]]
+# what is shown of a run: its name among the metrics, its heading, its digits
+NUMBERS = (("return", "return", 1), ("violations", "viol.", 2), ("worst_decile", "worst ⅒", 2), ("lambda", "λ", 2))
+WIDEST = 80  # columns of the bar
+AROUND = 6  # lines beside the rows of the live table
 
 
 class Progress:
@@ -20,8 +25,9 @@ class Progress:
     def stop(self) -> None: ...
 
 
-def for_this_terminal() -> Progress:
-    return LiveTable() if sys.stdout.isatty() else PlainLines()
+def for_this_terminal(among: Sequence[Run] = ()) -> Progress:
+    """`among` are all the runs that a person asked for, whose names have to tell them apart."""
+    return LiveTable(among) if terminal.redraws() else PlainLines(among)
 
 
 class Pace:
@@ -33,21 +39,42 @@ class Pace:
     def __init__(self, runs: Sequence[Run], done: int, clock: Callable[[], float], window: float = 30.0):
         self.updates, self.steps = runs[0].updates, len(runs) * runs[0].learner.steps_per_update
         self.clock, self.window = clock, window
-        self.seen = deque([(clock(), done)])
+        self.began = clock()
+        self.seen = deque([(self.began, done)])
 
     def note(self, done: int) -> None:
         self.seen.append((self.clock(), done))
         while len(self.seen) > 2 and self.seen[-1][0] - self.seen[1][0] >= self.window:
             self.seen.popleft()
 
-    def __str__(self) -> str:
+    @property
+    def done(self) -> int:
+        return self.seen[-1][1]
+
+    @property
+    def elapsed(self) -> float:
+        return self.clock() - self.began
+
+    @property
+    def each(self) -> float | None:
+        """Seconds of one update; None until there was one."""
         (then, before), (now, done) = self.seen[0], self.seen[-1]
-        said = f"{done}/{self.updates} updates"
-        if done == before or now == then:
-            return said
-        each = (now - then) / (done - before)
-        left = f" · {duration((self.updates - done) * each)} left" if done < self.updates else ""
-        return f"{said} · {self.steps / each:,.0f} steps/s{left}"
+        return None if done == before or now == then else (now - then) / (done - before)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds; between two looks they pass."""
+        if self.each is None or self.done == self.updates:
+            return None
+        return max(0.0, (self.updates - self.done) * self.each - (self.clock() - self.seen[-1][0]))
+
+    @property
+    def speed(self) -> str:
+        said = f"{self.done}/{self.updates} updates"
+        return said if self.each is None else f"{said} · {self.steps / self.each:,.0f} steps/s"
+
+    def __str__(self) -> str:
+        return self.speed if self.left is None else f"{self.speed} · {duration(self.left)} left"
 
 
 def duration(seconds: float) -> str:
@@ -56,19 +83,31 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
-def label(run: Run) -> str:
-    gamma = " γ=1" if run.gamma == 1 else ""
-    return f"{run.method} {run.arm}{gamma}".strip()
+def labels(runs: Sequence[Run], among: Sequence[Run] = ()) -> list[str]:
+    """Of each run its method and arm, and in what it differs from others of that name; the seeds of one are alike."""
+    known, runs = len(runs), [*runs, *among]
+    named = [f"{run.method} {run.arm}{' γ=1' if run.gamma == 1 else ''}".strip() for run in runs]
+    columns = [{"dilemma": run.dilemma, "gamma": run.gamma, "detector": run.detector} for run in runs]
+    apart = settings.told_apart(named, [own | stated(run.to_json()) for own, run in zip(columns, runs)])
+    return [", ".join(filter(None, pair)) for pair in zip(named, apart)][:known]
+
+
+def by_arm(names: Sequence[str], rows: Sequence[Row]) -> dict[str, Row]:
+    """Under each of these names the means over its seeds."""
+    arms: dict[str, list[Row]] = {}
+    for name, row in zip(names, rows):
+        arms.setdefault(name, []).append(row)
+    return {name: {key: _mean(own, key) for key, *_ in NUMBERS} for name, own in arms.items()}
 
 
 class PlainLines(Progress):
     """After the first updates, then once a minute and at the end: the pace, and a line for the seeds of each arm."""
 
-    def __init__(self, every: float = 60.0, clock: Callable[[], float] = time.monotonic):
-        self.every, self.clock, self.last = every, clock, float("-inf")
+    def __init__(self, among: Sequence[Run] = (), every: float = 60.0, clock: Callable[[], float] = time.monotonic):
+        self.among, self.every, self.clock, self.last = among, every, clock, float("-inf")
 
     def start(self, runs, done):
-        self.runs, self.done = runs, done
+        self.runs, self.done, self.names = runs, done, labels(runs, self.among)
         self.began = self.clock()
         self._say(f"training {len(runs)} run{'s' * (len(runs) > 1)} of {runs[0].steps:,} steps each")
         self._say(f"{done}/{runs[0].updates} updates · compiling")
@@ -82,33 +121,37 @@ class PlainLines(Progress):
         if self.clock() - self.last < self.every and done < self.runs[0].updates:
             return
         self.last = self.clock()
-        arms: dict[str, list[dict[str, Any]]] = {}
-        for run, own in zip(self.runs, rows):
-            arms.setdefault(label(run), []).append(own[-1])
+        arms = by_arm(self.names, [own[-1] for own in rows])
         width = max(map(len, arms))
         self._say(self.pace)
-        for arm, lasts in arms.items():
-            returns, violations = (_mean(lasts, name) for name in ("return", "violations"))
-            self._say(f"  {arm:<{width}}  return {_number(returns)}  violations {_number(violations, 2)}")
+        for arm, row in arms.items():
+            numbers = f"return {_number(row['return'])}  violations {_number(row['violations'], 2)}"
+            self._say(f"  {arm:<{width}}  {numbers}")
 
     def _say(self, line):
         print(line, flush=True)
 
 
 class LiveTable(Progress):
-    """Per run: return, violations, worst decile, λ; below it the pace, or for how long the program is compiled."""
+    """A bar with the time since the program was compiled and the time left, and the latest numbers of every run."""
+
+    def __init__(self, among: Sequence[Run] = (), clock: Callable[[], float] = time.monotonic):
+        self.among, self.clock, self.rows, self.pace = among, clock, None, None
 
     def start(self, runs, done):
+        self.begin(runs, done)
         from rich.live import Live
 
-        self.runs, self.done, self.rows = runs, done, None
-        self.pace, self.began = None, time.monotonic()
-        self.live = Live(get_renderable=self._table, refresh_per_second=4, transient=False)
+        self.live = Live(get_renderable=self.drawn, refresh_per_second=4, transient=False)
         self.live.start()
 
+    def begin(self, runs: Sequence[Run], done: int) -> None:
+        self.runs, self.done, self.began = runs, done, self.clock()
+        self.names = labels(runs, self.among)
+
     def compiled(self):
-        self.live.console.print(f"compiled in {time.monotonic() - self.began:.0f} s")
-        self.pace = Pace(self.runs, self.done, time.monotonic)
+        self.live.console.print(f"compiled in {self.clock() - self.began:.0f} s")
+        self.pace = Pace(self.runs, self.done, self.clock)
 
     def update(self, done, rows):
         self.rows = rows
@@ -119,31 +162,46 @@ class LiveTable(Progress):
     def stop(self):
         self.live.stop()
 
-    def _table(self):
+    def drawn(self):
+        """The bar comes first: of what is too long for a terminal the end is cut off."""
+        from rich.console import Group
+
+        screen = terminal.console()
+        said = self.pace.speed if self.pace else f"{self.done}/{self.runs[0].updates} updates"
+        return Group(self.bar(screen.width), said, "", self._table(screen.height))
+
+    def bar(self, room: int) -> str:
+        updates, done = self.runs[0].updates, self.pace.done if self.pace else self.done
+        said = f"compiling {self.clock() - self.began:.0f} s"
+        if self.pace:
+            left = self.pace.left
+            said = f"{duration(self.pace.elapsed)} elapsed" + (f" · {duration(left)} left" if left is not None else "")
+        said = f" {100 * done // updates} % · {said}"
+        length = max(0, min(room, WIDEST) - len(said))
+        full = length * done // updates
+        return full * "█" + (length - full) * "░" + said
+
+    def _table(self, lines: int):
         from rich.table import Table
 
-        table = Table(expand=False, pad_edge=False)
-        table.add_column("run", overflow="fold")
-        for title in ("seed", "return", "viol.", "worst ⅒", "λ"):
+        rows = [own[-1] for own in self.rows] if self.rows else [{} for _ in self.runs]
+        each = [((name, str(run.seed)), row) for name, run, row in zip(self.names, self.runs, rows)]
+        titles = ("run", "seed")
+        if len(each) + AROUND > lines:
+            each = [((name,), row) for name, row in by_arm(self.names, rows).items()]
+            titles = ("mean over seeds",)
+        table = Table(box=None, pad_edge=False, padding=(0, terminal.GAP, 0, 0))
+        table.add_column(titles[0], overflow="fold")
+        for title in (*titles[1:], *(title for _, title, _ in NUMBERS)):
             table.add_column(title, justify="right", no_wrap=True)
-        for i, run in enumerate(self.runs):
-            last = self.rows[i][-1] if self.rows else {}
-            table.add_row(
-                label(run),
-                str(run.seed),
-                _number(last.get("return")),
-                _number(last.get("violations"), 2),
-                _number(last.get("worst_decile"), 2),
-                _number(last.get("lambda"), 2),
-            )
-        compiling = f"{self.done}/{self.runs[0].updates} updates · compiling {time.monotonic() - self.began:.0f} s"
-        table.caption = str(self.pace or compiling)
+        for names, row in each:
+            table.add_row(*names, *(_number(row.get(key), digits) for key, _, digits in NUMBERS))
         return table
 
 
-def _mean(rows: list[dict[str, Any]], name: str) -> float | None:
+def _mean(rows: list[Row], name: str) -> float | None:
     """Over the seeds in which an episode ended."""
-    known = [row[name] for row in rows if row[name] is not None]
+    known = [row[name] for row in rows if row.get(name) is not None]
     return sum(known) / len(known) if known else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perepisode.config import Learner, Protocol, Shape
-from perepisode.environments.base import EndCause, Outcome, World, world
+from perepisode.environments.base import EndCause, Footprint, Outcome, World, world
 from perepisode.later import jax, jnp
 from perepisode.pytree import pytree
 from perepisode.settings import setting
@@ -88,6 +88,10 @@ class Temptation(World):
 
     def stake(self, state):
         return jnp.where(state.present, state.gain, 0.0)
+
+    def footprint(self):
+        """As tracing finds it (a test compares): planning needs no JAX."""
+        return Footprint(state=9, observation=12, features=3)
 
     @property
     def exact(self):

@@ -10,16 +10,15 @@ from matplotlib.figure import Figure
 from perepisode import metrics
 from perepisode.methods import METHODS
 from perepisode.report.drawing import canvas
-from perepisode.report.drawing.canvas import INK, Drawing
-from perepisode.report.drawing.figures import OVER, seed_shares
+from perepisode.report.drawing.canvas import DPI, Drawing
+from perepisode.report.drawing.figures import seed_shares
 from perepisode.report.statistics.points import Point
-from perepisode.report.style import dilemma_name, harm_name, look
+from perepisode.report.style import INK, OVER, TEXT, dilemma_name, harm_name, look
 from perepisode.report.words import count, number, percent
 from perepisode.runs import write_atomically
 
 BINS = ("0", "1", "2", "3+")
 EDGES = np.array([0, 1, 2, 3, np.inf])
-DPI = 200
 
 
 def card(points: Sequence[Point], dilemma: str) -> Drawing:
@@ -35,13 +34,13 @@ def card(points: Sequence[Point], dilemma: str) -> Drawing:
         facts = {
             "return": point.mean_return,
             "p_over": point.interval(metrics.over_one).mean,
-            "cvar": point.interval(metrics.cvar).mean,
+            "cvar": point.tail.mean,
         }
         _panel(axes, point, shares, facts, harm)
         rows.append({"agent": point.label, **dict(zip(BINS, shares)), **facts, "episodes": point.episodes})
     panels[0].set_ylim(0, max(0.72, 1.15 * highest))
     figure.text(0.045, 0.94, _title(rows), fontsize=14.5, fontweight="bold", color=INK)
-    figure.text(0.045, 0.89, _scale(points, dilemma, harm), fontsize=9.5, color="#555555")
+    figure.text(0.045, 0.89, _scale(points, dilemma, harm), fontsize=9.5, color=TEXT)
     return Drawing(figure, pd.DataFrame(rows), f"Share of episodes by {harm} in one episode; hatched: more than one.")
 
 
@@ -83,14 +82,14 @@ def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], harm
     colour = look(point.method).colour
     for place, share in enumerate(shares):
         over = place > 1
-        axes.bar(place, share, width=0.74, color="white" if over else colour, edgecolor=OVER if over else colour,
+        axes.bar(place, share, width=0.74, facecolor="none" if over else colour, edgecolor=OVER if over else colour,
                  hatch="////" if over else None, linewidth=1.2)  # fmt: skip
         axes.annotate(percent(share), (place, share), (0, 3), textcoords="offset points", ha="center", fontsize=9,
                       color=OVER if over and share >= 0.0005 else INK, fontweight="bold" if over else None)  # fmt: skip
-    axes.text(0.0, 1.27, point.label, transform=axes.transAxes, fontsize=12.5, fontweight="bold", color=colour)
+    axes.text(0.0, 1.27, point.label, transform=axes.transAxes, fontsize=12.5, fontweight="bold")
     for line, words in enumerate(METHODS[point.method].asks if point.method in METHODS else ()):
         asked = words.format(value=point.value)
-        axes.text(0.0, 1.18 - 0.075 * line, asked, transform=axes.transAxes, fontsize=9.5, color="#555555")
+        axes.text(0.0, 1.18 - 0.075 * line, asked, transform=axes.transAxes, fontsize=9.5, color=TEXT)
     axes.set_xticks(range(len(BINS)), BINS)
     axes.set_xlabel(f"{harm} in one episode")
     axes.set_yticks([])
@@ -100,5 +99,5 @@ def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], harm
              ("mean of the worst tenth", number(facts["cvar"])))  # fmt: skip
     for line, (name, value) in enumerate(lines):
         height = -0.33 - 0.105 * line
-        axes.text(0.0, height, name, transform=axes.transAxes, fontsize=10, color="#555555")
+        axes.text(0.0, height, name, transform=axes.transAxes, fontsize=10, color=TEXT)
         axes.text(1.0, height, value, transform=axes.transAxes, fontsize=11.5, ha="right", color=INK, fontweight="bold")

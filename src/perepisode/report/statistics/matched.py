@@ -25,7 +25,7 @@ from perepisode.evaluation.compare import Interval, Welch
 from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import esr, kin, per_episode, sweeps
 
-FAR = 0.01  # of the unconstrained return: a pair further apart than this is not matched
+NEAR = 0.01  # of the larger mean: where one seed gives no interval, means this near are the same
 TOLD_APART = 0.05  # p of the two ends' positions: if it is larger, the line through them has no slope to speak of
 
 
@@ -70,14 +70,22 @@ class Even(NamedTuple):
     reads: list[Interpolated]
 
 
+def fixed(view: View) -> bool:
+    """Whether the study itself says which agent is compared: one that has a budget an episode."""
+    return bool(view.of(*esr(), *per_episode()))
+
+
 def focal(view: View) -> Point | None:
-    """The agent whose tail is compared: ESR, or another budget an episode, that tolerates about one violation."""
+    """The agent whose tail is compared: ESR, or another budget an episode, that tolerates about one violation.
+
+    Where there is no such agent, the data chooses that with the lightest tail.
+    """
     own = view.of(*esr()) or view.of(*per_episode())
     stated = [point for point in own if point.value > 0] or own
     if stated:
         return min(stated, key=lambda point: abs(point.value - 1) if point.value == point.value else np.inf)
     others = [point for point in view.main if sweeps(point.method)] or list(view.main)
-    return min(others, key=lambda point: point.interval(metrics.cvar).mean, default=None)
+    return min(others, key=lambda point: point.tail.mean, default=None)
 
 
 def rivals(view: View, chosen: Point) -> list[str]:
@@ -85,22 +93,21 @@ def rivals(view: View, chosen: Point) -> list[str]:
     return [method for method in view.methods if sweeps(method) and method not in kin(chosen.method)]
 
 
-def partners(view: View, chosen: Point) -> list[Point]:
-    """Of every rival method the arm with the return nearest to the focal agent's."""
+def partners(view: View, chosen: Point, axis: Axis = RETURN) -> list[Point]:
+    """Of every rival method the arm that is nearest to the focal agent, in mean return if not said otherwise."""
     arms = [view.of(method) for method in rivals(view, chosen)]
-    return [own[compare.nearest([arm.mean_return for arm in own], chosen.mean_return)] for own in arms]
+    return [own[compare.nearest([axis.of(arm) for arm in own], axis.of(chosen))] for own in arms]
 
 
-def is_matched(view: View, one: Point, other: Point, reach: float = FAR) -> bool:
-    """Whether mean returns differ by at most this share of the unconstrained (else of the larger) return."""
-    pair = (one.mean_return, other.mean_return)
-    scale = view.unconstrained.mean_return if view.unconstrained else max(map(abs, pair))
-    return abs(pair[0] - pair[1]) <= reach * abs(scale)
+def same(axis: Axis, one: Point, other: Point) -> bool:
+    """Whether two agents are at one level: the interval of the difference of their means holds zero."""
+    apart, half, _ = compare.difference(axis.each(one), axis.each(other))
+    return abs(apart) <= (half if half == half else NEAR * max(abs(axis.of(one)), abs(axis.of(other))))
 
 
-def unmatched(view: View, chosen: Point, rivals: list[Point]) -> list[Point]:
+def unmatched(chosen: Point, rivals: list[Point]) -> list[Point]:
     """Those whose return is not the focal agent's: a tail difference to them may be one of position."""
-    return [point for point in rivals if not is_matched(view, chosen, point)]
+    return [point for point in rivals if not same(RETURN, chosen, point)]
 
 
 def tail(point: Point, chosen: Point) -> Tail:
@@ -109,10 +116,10 @@ def tail(point: Point, chosen: Point) -> Tail:
         point.gained,
         point.interval(metrics.mean),
         point.interval(metrics.p_any),
-        point.interval(partial(_p_over, budget=chosen.budget)),
+        point.interval(partial(_p_over, budget=chosen.allowed)),
         point.interval(metrics.std),
-        point.interval(metrics.cvar),
-        None if point is chosen else compare.welch(point.each(metrics.cvar), chosen.each(metrics.cvar)),
+        point.tail,
+        None if point is chosen else compare.welch(point.tails, chosen.tails),
     )
 
 
@@ -191,7 +198,7 @@ def _read(
         return Interpolated(method, _name(low), values._replace(against_focal=test))
     # with one seed there is no test, and no interval either
     told_apart = not compare.welch(axis.each(high), axis.each(low)).p >= TOLD_APART
-    between = _Between(low, high, view.whole)
+    between = _Between(low, high)
 
     def read(mix: compare.Mix) -> compare.Reading:
         found = compare.read_between(axis.each(low), axis.each(high), level, mix)
@@ -201,13 +208,13 @@ def _read(
     reference = against
     if isinstance(against, Point):  # it gave the level, so an error of its own position counts as one of the arms'
         place = axis.each(against)
-        reference = compare.t_interval(against.each(metrics.cvar) - tails.slope * (place - place.mean()))
+        reference = compare.t_interval(against.tails - tails.slope * (place - place.mean()))
     held = Interval(level, float("nan"), 1)  # the level itself varies with nothing
     values = Tail(
         held if axis is RETURN else read(between.straight(RETURN.each)).value,
         held if axis is VIOLATIONS else read(between.straight(VIOLATIONS.each)).value,
         read(between.over(0)).value,
-        read(between.over(chosen.budget)).value,
+        read(between.over(chosen.allowed)).value,
         read(between.std()).value,
         tails.value,
         _test(tails.value, reference) if isinstance(reference, Interval) else None,
@@ -216,9 +223,9 @@ def _read(
     return Interpolated(method, name, values)
 
 
-def tails_between(low: Point, high: Point, whole: bool) -> tuple[np.ndarray, np.ndarray]:
+def tails_between(low: Point, high: Point) -> tuple[np.ndarray, np.ndarray]:
     """Mean violations and CVaR from one arm to the next."""
-    tail_at, weights = _Between(low, high, whole).cvar(), np.linspace(0.0, 1.0, 24)
+    tail_at, weights = _Between(low, high).cvar(), np.linspace(0.0, 1.0, 24)
     pairs = [(i, j) for i in range(len(low.seeds)) for j in range(len(high.seeds))]
     tails = [np.mean([tail_at(i, j, float(weight)) for i, j in pairs]) for weight in weights]
     return (1 - weights) * VIOLATIONS.of(low) + weights * VIOLATIONS.of(high), np.array(tails)
@@ -227,10 +234,10 @@ def tails_between(low: Point, high: Point, whole: bool) -> tuple[np.ndarray, np.
 class _Between:
     """What lies between two arms of a method; each value is a `mix(i, j, weight)` of seeds i and j (compare.Mix)."""
 
-    def __init__(self, low: Point, high: Point, whole: bool):
-        self.arms = low, high
+    def __init__(self, low: Point, high: Point):
+        self.arms, self.harm = (low, high), low.harm
         self.mixed = low.method in per_episode()  # no agent between two budgets in each episode, but both by turns
-        self.chance = whole and not self.mixed  # costs have no law of independence
+        self.chance = self.harm.whole and not self.mixed  # costs have no law of independence
         self.mean = self.straight(VIOLATIONS.each)
 
     def straight(self, values: Callable[[Point], np.ndarray]) -> compare.Mix:
@@ -256,16 +263,19 @@ class _Between:
         return lambda i, j, weight: math.sqrt(max(square(i, j, weight) - self.mean(i, j, weight) ** 2, 0.0))
 
     def cvar(self) -> compare.Mix:
+        fraction = self.harm.fraction
         if self.mixed:
             low, high = ([metrics.histogram(seed.counts) for seed in arm.seeds] for arm in self.arms)
-            return lambda i, j, weight: metrics.mixture_cvar(low[i], high[j], weight)
+            return lambda i, j, weight: metrics.mixture_cvar(low[i], high[j], weight, fraction)
         if not self.chance:
-            return self.straight(lambda arm: arm.each(metrics.cvar))
-        mix = self.beside(metrics.cvar, metrics.independent_cvar)
+            return self.straight(lambda arm: arm.tails)
+        episodes = max((seed.counts.size for arm in self.arms for seed in arm.seeds), key=self.harm.share)
+        mix = self.beside(self.harm.worst, partial(metrics.independent_cvar, fraction=fraction))
 
         def possible(i: int, j: int, weight: float) -> float:
             value = mix(i, j, weight)
-            return max(value, metrics.least_cvar(self.mean(i, j, weight))) if 0 < weight < 1 else value
+            least = metrics.least_cvar(self.mean(i, j, weight), fraction, episodes)
+            return max(value, least) if 0 < weight < 1 else value
 
         return possible
 

@@ -16,6 +16,7 @@ from perepisode.evaluation import compare
 from perepisode.evaluation import episodes as tables
 from perepisode.evaluation.compare import Interval
 from perepisode.methods import METHODS, Family
+from perepisode.report.harm import NAN, Harm
 from perepisode.report.style import look, of_family
 
 PROTOCOLS = {"first": "first episodes of every world", "window": "the paper's window"}
@@ -52,6 +53,7 @@ class Point:
     main: bool
     suffix: str
     seeds: tuple[Seed, ...]
+    harm: Harm
     _known: dict = field(default_factory=dict, repr=False)  # metrics already taken: a tail is asked for often
 
     @property
@@ -64,6 +66,11 @@ class Point:
         """Violations an episode that the setting allows; NaN for methods that state no such number."""
         stated = self.method in of_family(Family.EPISODE, Family.MEAN) or self.arm.split("=")[0] in ("k", "d", "budget")
         return self.value if stated else float("nan")
+
+    @property
+    def allowed(self) -> float:
+        """What an episode may have: the user's limit, else this agent's own budget."""
+        return self.harm.limit if self.harm.limit == self.harm.limit else self.budget
 
     @cached_property
     def returns(self) -> np.ndarray:
@@ -85,6 +92,16 @@ class Point:
             self._known[metric] = np.array([metric(seed.counts) for seed in self.seeds])
         return self._known[metric]
 
+    @property
+    def tails(self) -> np.ndarray:
+        """The CVaR of each seed."""
+        return self.each(self.harm.worst)
+
+    @property
+    def tail(self) -> Interval:
+        """The CVaR, over seeds."""
+        return compare.t_interval(self.tails)
+
     def seed_mean(self, name: str) -> float:
         """The mean over seeds of their episodes' `lengths` or `utilities`."""
         return float(np.mean([getattr(seed, name).mean() for seed in self.seeds]))
@@ -104,7 +121,7 @@ class Point:
     @cached_property
     def tail_episodes(self) -> int:
         """How many episodes the CVaR rests on, all seeds together."""
-        return sum(metrics.tail_size(seed.counts.size) for seed in self.seeds)
+        return sum(metrics.tail_size(seed.counts.size, self.harm.fraction) for seed in self.seeds)
 
 
 @dataclass(frozen=True)
@@ -115,6 +132,7 @@ class View:
     protocol: str
     counter: str
     points: tuple[Point, ...]
+    harm: Harm
     external: bool = False  # a table of another library's: how it was judged is not known
 
     @cached_property
@@ -137,11 +155,6 @@ class View:
             return None
         return self.unconstrained.interval(metrics.p_any).mean >= BINDING_SHARE
 
-    @cached_property
-    def whole(self) -> bool:
-        """Whether violations are counts; costs of another library need not be."""
-        return all(not np.any(seed.counts % 1) for point in self.main for seed in point.seeds)
-
     def arm(self, method: str, arm: str) -> Point | None:
         """The main point of a method at one setting."""
         return next((point for point in self.main if (point.method, point.arm) == (method, arm)), None)
@@ -159,7 +172,8 @@ class View:
 class Episodes:
     """The table sorted once by run, so that every view is cheap however many rows there are."""
 
-    def __init__(self, table: pd.DataFrame):
+    def __init__(self, table: pd.DataFrame, limit: float = NAN, fraction: float = metrics.WORST):
+        self._asked = limit, fraction, table.attrs.get("word", "violations")
         self.environment = str(table["environment"].iloc[0])
         self.dilemmas = tables.dilemmas(table)
         self.provenance = table.attrs.get("provenance", [])
@@ -173,6 +187,7 @@ class Episodes:
         firsts = order[bounds[:-1]]
         self._keys = table[_KEYS].iloc[firsts].reset_index(drop=True)
         self.settings = [tables.stated(text) for text in table["settings"].cat.categories]
+        self.methods = list(self._keys["method"].unique())
         self.arms = dict(zip(self._keys["run"], self._keys["arm"]))
         self._steps = table["steps"].to_numpy(float)[firsts]
         counted = [name for name in table if name in _NUMBERS or name.startswith("violations_")]
@@ -192,17 +207,27 @@ class Episodes:
             self._views[name] = self._make_view(*name)
         return self._views[name]
 
+    def views(self) -> list[View]:
+        """A view of every dilemma that agents were trained for, by the unbiased protocol if it has episodes."""
+        for protocol in PROTOCOLS:
+            views = [self.view(dilemma, protocol) for dilemma in self.dilemmas]
+            trained = [view for view in views if any(point.method != "unconstrained" for point in view.points)]
+            if found := trained or [view for view in views if view.points]:
+                return found
+        raise ValueError("no episode is in_first or in_window and finished; evaluate for longer")
+
     def _make_view(self, dilemma: str, protocol: str, counter: str) -> View:
         keys = self._keys
         chosen = (keys["dilemma"] == dilemma) & (keys["method"] != "unconstrained")
         chosen |= self._unconstrained_for(dilemma)
-        points = []
+        found = []
         for _, rows in keys[chosen].groupby(_SETTING, sort=False, dropna=False):
             seeds = [self._seed(index, dilemma, protocol, counter) for index in rows.index]
             if kept := [seed for seed in seeds if seed.counts.size]:
-                points.append(self._point(rows.iloc[0], kept))
-        ordered = tuple(sorted(points, key=_point_order))
-        return View(dilemma, protocol, counter, ordered, self.environment == "external")
+                found.append((rows.iloc[0], kept))
+        harm = Harm.of((seed.counts for _, seeds in found for seed in seeds), *self._asked)
+        ordered = tuple(sorted((self._point(key, seeds, harm) for key, seeds in found), key=_point_order))
+        return View(dilemma, protocol, counter, ordered, harm, self.environment == "external")
 
     def has(self, dilemma: str, counter: str) -> bool:
         """Whether there are such counts; a world where both detectors always agree has no second one."""
@@ -254,7 +279,7 @@ class Episodes:
         steps = float(self._steps[index])
         return Seed(int(key["seed"]), str(key["run"]), steps, counts, returns, lengths, utilities, others)
 
-    def _point(self, key: pd.Series, seeds: list[Seed]) -> Point:
+    def _point(self, key: pd.Series, seeds: list[Seed], harm: Harm) -> Point:
         method, arm, value, gamma, detector = key[_SETTING]
         parts = []
         if not np.array_equal(gamma, self.main_gamma, equal_nan=True):
@@ -262,7 +287,7 @@ class Episodes:
         if detector != self.main_detector:
             parts.append(f"trained on {detector} detector")
         ordered = tuple(sorted(seeds, key=lambda seed: seed.seed))
-        return Point(method, arm, float(value), float(gamma), detector, not parts, ", ".join(parts), ordered)
+        return Point(method, arm, float(value), float(gamma), detector, not parts, ", ".join(parts), ordered, harm)
 
 
 def _refuse_double_seeds(keys: pd.DataFrame) -> None:

@@ -38,26 +38,20 @@ def views(episodes: Episodes) -> dict[str, View]:
     return found
 
 
-def rows(episodes: Episodes, views: dict[str, View], utilities: dict[str, Utility]) -> list[dict]:
-    """Each printed number, its counterpart here, and the deviation."""
-    same_world = paper_numbers.of_world(episodes.environment)
-    stand_in = None if same_world else episodes.dilemmas[0]
-    return [
-        _row(printed, _measure(printed, views, stand_in or printed.dilemma, utilities))
-        for printed in paper_numbers.NUMBERS
-        if same_world or printed.dilemma in ("", paper_numbers.NK)
-    ]
+def rows(views: dict[str, View], utilities: dict[str, Utility]) -> list[dict]:
+    """Each printed number, its counterpart here (NaN where these runs have none), and the deviation."""
+    return [_row(printed, _measure(printed, views, utilities)) for printed in paper_numbers.NUMBERS]
 
 
-def _measure(printed: Printed, views: dict[str, View], dilemma: str, utilities: dict[str, Utility]) -> Interval | float:
-    measure, view = printed.measure, views.get(dilemma)
+def _measure(printed: Printed, views: dict[str, View], utilities: dict[str, Utility]) -> Interval | float:
+    measure, view = printed.measure, views.get(printed.dilemma)
     if measure is None:
         return NAN
     if measure in ("runs", "seeds", "steps"):
         return of_study(measure, views)
     if measure.startswith("utility_"):
         _, r_ext, violations = measure.split("_")
-        utility = utilities.get(dilemma)
+        utility = utilities.get(printed.dilemma)
         return NAN if utility is None else float(utility(float(r_ext), float(violations))[0])
     if view is None:
         return NAN
@@ -123,5 +117,4 @@ def _row(printed: Printed, measured: Interval | float) -> dict:
         "here_ci": here.half,
         "deviation": deviation,
         "relative": deviation / abs(printed.value) if printed.value else NAN,
-        "reason": "not in an episodes table" if printed.measure is None else "not among these runs",
     }

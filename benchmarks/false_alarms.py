@@ -1,0 +1,139 @@
+"""How often a report claims a difference of tails among agents that are all alike, and how often it finds a true one.
+
+    python benchmarks/false_alarms.py --files 2000 > results/false_alarms.md        # some minutes on one core
+
+Every file is a made-up table: agents, seeds of each, episodes of each seed.  Seeds of one agent differ, as trained
+agents do: what an episode costs is drawn by a law that each seed scales by a number of its own.  In the first table
+all agents have one law, so that every claim is false.  In the second one agent has the same mean as the others and
+twice their tail, so that a claim about it is true.  The comparison is the report's own (`statistics.pairs`).
+"""
+
+import argparse
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+
+from perepisode.evaluation import compare
+from perepisode.report.harm import NAN, Harm
+from perepisode.report.statistics import matched, pairs
+from perepisode.report.statistics.points import Point, Seed, View
+
+EPISODES = 100
+SPREAD = 0.15  # of the seeds of one agent, as a share of their mean
+SEEDS, AGENTS = (3, 8), (2, 3, 4, 8)
+Law = Callable[[np.random.Generator, float], np.ndarray]  # of one seed's episodes, scaled by its own number
+
+
+def rare_counts(generator: np.random.Generator, scale: float) -> np.ndarray:
+    return generator.poisson(0.15 * scale, EPISODES).astype(float)
+
+
+def counts(generator: np.random.Generator, scale: float) -> np.ndarray:
+    return generator.poisson(1.5 * scale, EPISODES).astype(float)
+
+
+def lognormal_costs(generator: np.random.Generator, scale: float) -> np.ndarray:
+    return scale * generator.lognormal(2.5, 1.2, EPISODES)
+
+
+def pareto_costs(generator: np.random.Generator, scale: float) -> np.ndarray:
+    return 10 * scale * (1 + generator.pareto(2.2, EPISODES))
+
+
+def catastrophes(generator: np.random.Generator, scale: float) -> np.ndarray:
+    """Small costs, and in two episodes of a hundred one of about 500."""
+    struck = generator.random(EPISODES) < 0.02
+    return scale * np.where(struck, generator.gamma(5.0, 100.0, EPISODES), generator.gamma(2.0, 5.0, EPISODES))
+
+
+LAWS: tuple[Law, ...] = (rare_counts, counts, lognormal_costs, pareto_costs, catastrophes)
+
+
+def even_costs(generator: np.random.Generator, scale: float) -> np.ndarray:
+    """Mean 24, worst tenth 58."""
+    return scale * generator.gamma(2.4, 10.0, EPISODES)
+
+
+def twice_the_tail(generator: np.random.Generator, scale: float) -> np.ndarray:
+    """Mean 24, worst tenth twice that of `even_costs`."""
+    struck = generator.random(EPISODES) < 0.1
+    return scale * np.where(struck, generator.gamma(12.0, 9.8, EPISODES), generator.gamma(2.0, 6.8, EPISODES))
+
+
+def agent(name: str, law: Law, seeds: int, generator: np.random.Generator) -> Point:
+    """A trained agent: returns of about 30, and one draw of the law for each of its seeds."""
+    unknown, found = np.full(EPISODES, NAN), []
+    for seed in range(seeds):
+        costs = law(generator, float(generator.lognormal(0.0, SPREAD)))
+        returns = generator.normal(generator.normal(30.0, 1.0), 4.0, EPISODES)
+        found.append(Seed(seed, f"{name} {seed}", NAN, costs, returns, unknown, unknown, {}))
+    budget = 1.0 if name == "esr" else NAN
+    harm = Harm.of((seed.counts for seed in found), NAN, 0.1, "cost")
+    return Point(name, "", budget, NAN, "exact", True, "", tuple(found), harm)
+
+
+def table(laws: list[Law], seeds: int, generator: np.random.Generator, focal: bool = False) -> View:
+    """One agent for each law; with `focal` the first is one with a budget an episode, fixed beforehand."""
+    names = ["esr" if focal and not index else f"agent {index}" for index in range(len(laws))]
+    points = tuple(agent(name, law, seeds, generator) for name, law in zip(names, laws))
+    return View("violations", "first", "exact", points, points[0].harm, True)
+
+
+def claims(view: View) -> list[pairs.Pair]:
+    """The pairs of which the report says that one tail is heavier."""
+    return [pair for pair in pairs.compared(view) if pair.differ]
+
+
+def uncorrected(view: View) -> bool:
+    """What went before: the lightest tail tested against each other one, without a correction."""
+    chosen = min(view.main, key=lambda point: point.tail.mean)
+    tests = [compare.welch(point.tails, chosen.tails) for point in view.main if point is not chosen]
+    return any(test.p < pairs.SIGNIFICANT for test in tests)
+
+
+def false_alarms(law: Law, agents: int, seeds: int, files: int, focal: bool = False, seed: int = 0) -> tuple[int, int]:
+    """Of so many files of agents that are alike: those with a claim, and those with one by the uncorrected rule."""
+    generator = np.random.default_rng([seed, agents, seeds, LAWS.index(law), focal])
+    views = (table([law] * agents, seeds, generator, focal) for _ in range(files))
+    found = [(bool(claims(view)), uncorrected(view)) for view in views]
+    return sum(claimed for claimed, _ in found), sum(before for _, before in found)
+
+
+def power(agents: int, seeds: int, files: int, focal: bool = False, seed: int = 0) -> int:
+    """Of so many files with one agent of twice the tail: those that say so of the first agent and that one."""
+    generator = np.random.default_rng([seed, agents, seeds, 99, focal])
+    laws: list[Law] = [even_costs] * (agents - 1) + [twice_the_tail]
+    found = 0
+    for _ in range(files):
+        view = table(laws, seeds, generator, focal)
+        heavy = view.main[-1] if view.main[-1].method != "esr" else view.main[0]
+        found += any(pair.heavier is heavy and matched.same(matched.VIOLATIONS, *pair[:2]) for pair in claims(view))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=2000, help="made-up tables for each row")
+    files = parser.parse_args().files
+    print(
+        f"# False alarms and power\n\nBy `benchmarks/false_alarms.py --files {files}`: {files} made-up tables a row, "
+    )
+    print(f"{EPISODES} episodes a seed.\n\n## Agents that are all alike: tables with a false “heavier tail”\n")
+    print("| law of an episode | seeds | agents | nothing fixed: all pairs | one agent fixed beforehand | as it was |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for law, seeds, agents in itertools.product(LAWS, SEEDS, AGENTS):
+        pairwise, before = false_alarms(law, agents, seeds, files)
+        fixed, _ = false_alarms(law, agents, seeds, files, focal=True)
+        shares = " | ".join(f"{100 * one / files:.1f} %" for one in (pairwise, fixed, before))
+        print(f"| {law.__name__.replace('_', ' ')} | {seeds} | {agents} | {shares} |", flush=True)
+    print("\n“As it was”: the lightest tail against each other one, uncorrected.")
+    print("\n## One agent with the same mean and twice the tail: tables that say so\n")
+    print("| seeds | agents | nothing fixed: all pairs | one agent fixed beforehand |\n|---:|---:|---:|---:|")
+    for seeds, agents in itertools.product(SEEDS, AGENTS):
+        found = [power(agents, seeds, files, focal) for focal in (False, True)]
+        print(f"| {seeds} | {agents} | {' | '.join(f'{100 * one / files:.0f} %' for one in found)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

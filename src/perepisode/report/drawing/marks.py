@@ -1,0 +1,99 @@
+"""What figures have in common: agents as points with intervals, exact optima, limits, axes, legends."""
+
+import itertools
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from perepisode import metrics
+from perepisode.evaluation.compare import Interval
+from perepisode.report.harm import Harm
+from perepisode.report.statistics.points import Point
+from perepisode.report.style import INK, OVER, look, per_episode, sweeps
+
+
+def draw_points(
+    axes: Axes, method: str, means: list[Interval], heights: list[Interval], joined: bool = True, harm: bool = False
+) -> None:
+    """A method's arms with their intervals, joined where they are a sweep; `harm` says that heights are harm too."""
+    label, colour, marker, line = look(method)
+    x, y = ([interval.mean for interval in each] for each in (means, heights))
+    axes.errorbar(
+        x, y, halves(heights, harm), halves(means), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.45, zorder=2,
+    )  # fmt: skip
+    axes.plot(x, y, label=label, color=colour, marker=marker, ms=7, lw=1.1, mec="white", mew=0.6,
+              linestyle=line if joined and sweeps(method) else "none",
+              zorder=4 if method in per_episode() else 3)  # fmt: skip
+
+
+def halves(intervals: Sequence[Interval], harm: bool = True) -> np.ndarray:
+    """How far intervals reach down and up."""
+    if harm:
+        return np.transpose([Harm.bar(interval.mean, interval.half) for interval in intervals])
+    return np.nan_to_num([[interval.half for interval in intervals]] * 2)
+
+
+def over_seeds(points: Sequence[Point]) -> str:
+    """What the bars about a mark are, in a caption; one seed alone has none."""
+    return " (± 95 % t interval over seeds)" if any(len(point.seeds) > 1 for point in points) else ""
+
+
+def draw_exact(axes: Axes, exact: Sequence[dict], key: str, line: str = ":") -> None:
+    for kind, marker in zip(dict.fromkeys(item["kind"] for item in exact), itertools.cycle("x+1")):
+        pairs = sorted((item["mean_violations"], item[key]) for item in exact if item["kind"] == kind)
+        axes.plot(*zip(*pairs), linestyle=line, marker=marker, ms=6, lw=1.2, color=INK, alpha=0.75,
+                  label=f"exact optimum, {kind}", zorder=5)  # fmt: skip
+
+
+def name_of(point: Point) -> str:
+    """Beside its marker, whose method the legend tells."""
+    return point.arm or look(point.method).label
+
+
+def mean_of(point: Point) -> float:
+    return point.interval(metrics.mean).mean
+
+
+def against_mean(axes: Axes, harm: Harm, height: str) -> None:
+    axes.set(xlabel=f"mean {harm.each}", ylabel=height)
+    axes.margins(0.08)
+
+
+def mark_limit(axes: Axes, allowed: float, name: str) -> None:
+    """A line that is told from all others by its pattern and its name, not by its red alone."""
+    axes.axvline(allowed, color=OVER, lw=1.4, ls=(0, (6, 2, 1, 2, 1, 2)), zorder=2)
+    axes.text(allowed, 1.0, f" {name} ", transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=9,
+              color=OVER)  # fmt: skip
+
+
+def in_percent(axis: Axis) -> None:
+    axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def in_figures(axis: Axis) -> None:
+    """Ticks of a logarithmic axis at 1, 2 and 5, as plain numbers."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def legend(axes: Axes, written: Collection[str] = (), **options) -> None:
+    """A legend of all that is not `written` beside its mark."""
+    told = {label: handle for handle, label in zip(*axes.get_legend_handles_labels()) if label not in written}
+    if told:
+        axes.legend(told.values(), told.keys(), **options)
+
+
+def legend_below(axes: Axes) -> None:
+    """A legend of all lines under the figure, where it covers none and, however long it is, takes no room from them."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    handles, labels = axes.get_legend_handles_labels()
+    columns = 3 if max(map(len, labels)) < 20 else 2
+    more = -(-len(labels) // columns) - 2
+    figure.set_figheight(figure.get_figheight() + 0.2 * max(0, more))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3.2)

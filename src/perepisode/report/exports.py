@@ -1,0 +1,90 @@
+"""A report's files for papers and programs: figures, tables as CSV and LaTeX, and what was found as JSON."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from perepisode.config import Refused
+from perepisode.report.drawing import canvas
+from perepisode.report.drawing.canvas import Drawn
+from perepisode.report.tables import Table
+from perepisode.runs import write_atomically
+
+FORMATS = ("svg", "pdf", "png")  # of figures
+SUMMARY = "summary.json"
+_MEANT = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "<": "$<$", ">": "$>$", "|": "$|$", "±": r"$\pm$", "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$",
+    "→": r"$\to$", "√": r"$\surd$", "⌈": r"$\lceil$", "⌉": r"$\rceil$", "γ": r"$\gamma$", "λ": r"$\lambda$",
+    "ν": r"$\nu$", "α": r"$\alpha$", "ε": r"$\varepsilon$", "–": "--", "—": "---", "“": "``", "”": "''",
+    "…": r"\ldots{}", "\u00a0": "~", "\u2009": r"\,", "\u202f": r"\,",
+}  # fmt: skip
+_RAISED, _LOWERED = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+"), str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+
+
+def asked(formats: Iterable[str]) -> tuple[str, ...]:
+    """Formats of figures; SVG is always among them, as report.md shows it."""
+    wanted = set(formats) | {"svg"}
+    if unknown := wanted - set(FORMATS):
+        raise Refused(f"a figure has no format {min(unknown)!r}; take some of {', '.join(FORMATS)}")
+    return tuple(one for one in FORMATS if one in wanted)
+
+
+def files(block: Drawn | Table, formats: tuple[str, ...]) -> dict[str, str]:
+    """What lies beside the page of a figure or a table: its kind, its address."""
+    data = {"CSV": f"data/{block.name}.csv"}
+    if isinstance(block, Drawn):
+        return {**{kind.upper(): f"figures/{block.name}.{kind}" for kind in formats}, **data}
+    return {**data, "LaTeX": f"tables/{block.name}.tex"}
+
+
+def write(out: Path, blocks: Iterable[Drawn | Table], formats: tuple[str, ...], text_columns: Collection[str]) -> None:
+    for folder in ("data", "figures", "tables"):
+        (out / folder).mkdir(parents=True, exist_ok=True)
+    for block in blocks:
+        block.frame.to_csv(out / "data" / f"{block.name}.csv", index=False)
+        if isinstance(block, Drawn):
+            for kind in formats:
+                write_atomically(out / "figures" / f"{block.name}.{kind}", canvas.written(block, kind))
+        else:
+            write_atomically(out / "tables" / f"{block.name}.tex", latex(block, text_columns))
+
+
+def latex(table: Table, text_columns: Collection[str]) -> str:
+    """The table as it is shown, for a document that loads booktabs; columns that are not text stand to the right."""
+    columns = "".join("l" if heading in text_columns else "r" for heading in table.shown)
+    return "\n".join([
+        f"% {table.title}: needs \\usepackage{{booktabs}}".replace("\n", " "),
+        f"\\begin{{tabular}}{{{columns}}}", r"\toprule", _line(table.shown), r"\midrule", *map(_line, table.rows),
+        r"\bottomrule", r"\end{tabular}", "",
+    ])  # fmt: skip
+
+
+def _line(cells: Iterable[str]) -> str:
+    return " & ".join(map(_literal, cells)) + r" \\"
+
+
+def _literal(cell: str) -> str:
+    """Text that LaTeX prints as it stands; a bracket at the start of a line would be an option of the line before."""
+    text = "".join(_MEANT.get(sign, sign) for sign in cell.replace("\n", " "))
+    text = _RAISED.sub(lambda found: f"$^{{{found[0].translate(_LOWERED)}}}$", text)
+    return f"{{{text[0]}}}{text[1:]}" if text[:1] in ("[", "*") else text
+
+
+def summary(finding: Any, **more: Any) -> str:
+    """What was found, for programs: the fields of the finding, numbers as numbers, what is not known as null."""
+    return json.dumps(_plain({**dataclasses.asdict(finding), **more}), ensure_ascii=False, indent=1) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))):
+        return None
+    return value

@@ -1,0 +1,124 @@
+"""The example of costs, as another library's user has it: read without editing, spoken of as costs, judged at once."""
+
+import contextlib
+import importlib.util
+import io
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from perepisode import cli
+from perepisode.evaluation import episodes
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "costs"
+TABLE = pd.read_csv(EXAMPLE / "episodes.csv")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """(the page's folder, what was printed)"""
+    out, said = tmp_path_factory.mktemp("costs"), io.StringIO()
+    words = ["report", str(EXAMPLE / "episodes.csv"), "--out", str(out), "--limit", "25", "--names", "FOCOPS=My agent"]
+    with contextlib.redirect_stdout(said):
+        assert cli.run(cli._parsed(words)) == 0
+    return out, said.getvalue()
+
+
+def test_the_committed_table_is_what_the_script_makes():
+    spec = importlib.util.spec_from_file_location("make", EXAMPLE / "make.py")
+    make = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make)
+    pd.testing.assert_frame_equal(make.table(), TABLE)
+
+
+def worst(algo, share=0.1):
+    """The mean of the worst episodes, by sorting."""
+    count = round(share * 300)
+    each = [
+        seed["EpCost"].sort_values().iloc[-count:].mean() for _, seed in TABLE[TABLE["algo"] == algo].groupby("seed")
+    ]
+    return sum(each) / 3
+
+
+def test_the_headline_says_equal_mean_cost_and_twice_the_tail(report):
+    first = (report[0] / "index.html").read_text().split("<nav")[0]
+    heavy, light = worst("FOCOPS"), worst("PPO-Lag")
+    means = [TABLE.loc[TABLE["algo"] == algo, "EpCost"].mean() for algo in ("FOCOPS", "PPO-Lag")]
+    assert 1.9 < heavy / light < 2.1
+    assert (
+        f"Equal mean cost, twice the tail: My agent costs {heavy:.0f} in its worst tenth of episodes, "
+        f"PPO-Lag {light:.1f} (mean cost {means[0]:.1f} and {means[1]:.1f})."
+    ) in first
+    assert "violation" not in re.sub(r"<style.*?</style>", "", first, flags=re.DOTALL)
+
+
+def test_a_limit_is_a_column_of_its_own(report):
+    frame = pd.read_csv(report[0] / "data" / "complete_cost.csv").set_index("agent")
+    costs = TABLE.loc[TABLE["algo"] == "CPO", "EpCost"]
+    assert frame.loc["CPO", "p_over_25"] == pytest.approx((costs > 25).mean())
+    by_seed = TABLE[(TABLE["algo"] == "CPO") & (TABLE["EpCost"] > 25)].groupby("seed")["EpCost"]
+    assert frame.loc["CPO", "excess"] == pytest.approx(by_seed.mean().mean() - 25)
+    assert frame.loc["CPO", "cvar"] == pytest.approx(worst("CPO"))
+    assert "My agent" in frame.index
+    assert "FOCOPS" not in frame.index
+
+
+def test_what_columns_were_read_as_is_said(report):
+    origin = pd.read_csv(report[0] / "data" / "provenance.csv").set_index("Key")["Value"]
+    assert origin["columns"] == "algo is method, EpRet is return, EpCost is violations"
+    assert "algo is method, EpRet is return, EpCost is violations" in report[1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "word"),
+    [
+        (("Metrics/EpRet", "Metrics/EpCost", "Metrics/EpLen"), "cost"),
+        (("episode_reward", "cost", "ep_len"), "cost"),
+        (("r", "costs", "l"), "cost"),
+        (("ep_ret", "ep_cost", "Length"), "cost"),
+        (("reward", "violations", "l"), "violations"),
+        (("return", "Violations", "length"), "violations"),
+    ],
+)
+def test_names_of_other_libraries_are_read(tmp_path, columns, word):
+    rows = {"Algorithm": ["A", "A"], "seed": [1, 1], columns[0]: [3.0, 4.0], columns[1]: [1, 2], columns[2]: [10, 20]}
+    pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
+    table = episodes.read(tmp_path / "a.csv")
+    assert table[["method", "return", "violations", "length"]].to_numpy().tolist() == [["A", 3, 1, 10], ["A", 4, 2, 20]]
+    assert (table.attrs["word"], table["dilemma"].unique().tolist()) == (word, [word])
+
+
+def test_our_own_names_come_first_and_a_monitors_first_line_is_skipped(tmp_path):
+    path = tmp_path / "monitor.csv"
+    about = json.dumps({"t_start": 1.0, "env_id": "SafetyPointGoal1-v0"})
+    path.write_text(f"#{about}\nr,l,t,cost,violations,method,seed\n5.5,10,0.1,7.25,2,A,1\n")
+    table = episodes.read(path)
+    assert table[["return", "violations", "length"]].to_numpy().tolist() == [[5.5, 2.0, 10.0]]
+    assert table.attrs["word"] == "violations"
+
+
+def test_epochs_of_training_are_no_episodes(tmp_path):
+    rows = {"algo": ["A"], "seed": [1], "Metrics/EpRet": [1.0], "Metrics/EpCost": [2.0], "Train/Epoch": [0]}
+    pd.DataFrame(rows).to_csv(tmp_path / "progress.csv", index=False)
+    with pytest.raises(ValueError, match="a row is an epoch of training, a mean over episodes"):
+        episodes.read(tmp_path / "progress.csv")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--names", "SAC=Mine"], "no method is called 'SAC'"),
+        (["--names", "CPO=PPO"], "two methods would be called 'PPO'"),
+        (["--names", "CPO"], "--names 'CPO' gives no name; write method=name"),
+        (["--cvar", "0"], "is not a share of the episodes"),
+        (["--limit", "-1"], "limit"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(tmp_path, capsys, words, said):
+    assert cli.run(cli._parsed(["report", str(EXAMPLE / "episodes.csv"), "--out", str(tmp_path / "out"), *words])) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1

@@ -1,0 +1,132 @@
+"""Without the `train` extra: judging tables, listing and planning work, and the rest says in one line what it needs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import perepisode
+from perepisode import cli, later
+
+pytestmark = pytest.mark.processes
+
+SOURCE = Path(perepisode.__file__).parents[1]
+PROJECT = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]
+MISSING = ("jax", "jaxlib", "optax", "craftax", "orbax", "safetensors", "flax", "tensorstore", "chex")
+AS_IF_NOT_INSTALLED = f"""
+import sys
+
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {MISSING}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Nothing())
+"""
+EACH = """
+import contextlib, io, json, sys
+from perepisode.cli import main
+
+found = []
+for words in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(words)
+        except SystemExit as end:
+            found.append([end.code or 0, out.getvalue(), err.getvalue()])
+print(json.dumps(found))
+"""
+WORKS = {
+    "--help": "evaluate",
+    "train --help": "--budget",
+    "matrix": "183 runs",
+    "study plan": "183 runs in",
+    "study plan --env temptation": "63 runs in",
+    "study submit --dry-run --out cluster": "submit.sh",
+    "study status --out cluster": "0 of 183 runs",
+    "agents": "no_killing/esr-k1",
+    "agents card no_killing/esr-k1": "must not be used",
+    "version": "perepisode",
+    "report table.csv": "wrote report/index.html",
+    "report table.csv --runs no_killing/esr-k1 --out curves": "wrote curves/index.html",
+}
+NEEDS = {
+    "train": "train",
+    "evaluate no_killing/esr-k1": "evaluate",
+    "distill table.csv": "distill",
+    "watch table.csv": "watch",
+    "bench": "bench",
+    "demo": "demo",
+    "study run --env temptation": "study run",
+    "agents export run --out mine.safetensors": "agents export",
+}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
+    """Exit code, stdout and stderr of every command, in one process to which the libraries for training are missing."""
+    home = tmp_path_factory.mktemp("light")
+    (home / "missing").mkdir()
+    (home / "missing" / "sitecustomize.py").write_text(AS_IF_NOT_INSTALLED)
+    rows = [f"{name},{seed},{seed + 1.5},{(seed + i) % 3}" for name in "ab" for seed in (1, 2) for i in range(4)]
+    (home / "table.csv").write_text("\n".join(["method,seed,return,violations", *rows]))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (home / "missing", SOURCE)))}
+    commands = [*WORKS, *NEEDS]
+    told = json.dumps([line.split() for line in commands])
+    command = [sys.executable, "-c", EACH, told]
+    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return dict(zip(commands, map(tuple, json.loads(done.stdout.splitlines()[-1]))), strict=True)
+
+
+@pytest.mark.parametrize("line", WORKS)
+def test_judging_and_planning_work_without_them(answers, line):
+    code, out, err = answers[line]
+    assert (code, err) == (0, "")
+    assert WORKS[line] in out
+
+
+@pytest.mark.parametrize("line", NEEDS)
+def test_what_needs_them_says_so_in_one_line(answers, line):
+    code, out, err = answers[line]
+    assert (code, out) == (2, "")
+    assert err == (
+        f"perepisode: perepisode {NEEDS[line]} needs jax, optax, craftax, orbax and safetensors; "
+        "install what is missing: pip install 'perepisode[train]'\n"
+    )
+
+
+def test_wherever_one_is_missed_it_is_said(capsys):
+    """A world of one's own that is traced, say, while it is planned."""
+
+    def traced():
+        raise ModuleNotFoundError("No module named 'jax.numpy'", name="jax.numpy")
+
+    assert cli.run(traced) == 2
+    said = "perepisode: this needs jax; install what is missing: pip install 'perepisode[train]'\n"
+    assert capsys.readouterr().err == said
+    with pytest.raises(ModuleNotFoundError):  # any other is a bug
+        cli.run(lambda: (_ for _ in ()).throw(ModuleNotFoundError("No module named 'x'", name="x")))
+
+
+def named(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=!~ ]", one)[0] for one in requirements}
+
+
+def test_the_extra_is_what_a_refusal_speaks_of():
+    train = named(PROJECT["optional-dependencies"]["train"])
+    assert {name.removesuffix("-checkpoint") for name in train} == {*later.TRAINING, "pillow"}
+    assert not train & named(PROJECT["dependencies"])
+    assert all("perepisode[train]" in PROJECT["optional-dependencies"][name] for name in ("cuda", "dev"))
+
+
+def test_the_lock_pins_everything_that_is_asked_for():
+    locked = {line.split("==")[0].lower() for line in (SOURCE.parent / "requirements.lock").read_text().splitlines()}
+    asked = named(PROJECT["dependencies"]).union(*map(named, PROJECT["optional-dependencies"].values()))
+    assert asked - {"perepisode"} <= locked
