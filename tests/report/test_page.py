@@ -38,10 +38,10 @@ def test_all_figures_and_tables_of_the_paper(craftax):
     names = set(re.findall(r'id="(?:figure|table)-([\w-]+)"', craftax.read_text()))
     for dilemma in ("no_killing", "sustainability"):
         for block in ("frontier", "distributions", "matched_nearest", "matched_interpolated", "matched_wider", "tail",
-                      "exceedance", "cvar_levels", "same_violations", "budget_sweep", "hypervolume", "cost", "complete",
-                      "protocols", "missed", "apart"):  # fmt: skip
+                      "exceedance", "cvar_levels", "same_violations", "budget_sweep", "esr_family", "hypervolume",
+                      "cost", "complete", "protocols", "missed", "apart"):  # fmt: skip
             assert f"{block}_{dilemma}" in names
-    assert {"training_no_killing", "multiplier_no_killing", "utility_slices"} <= names
+    assert {"training_no_killing", "multiplier_no_killing", "utility_slices", "frontiers"} <= names
     assert {"paper_versus_here", "runs", "definitions", "provenance"} <= names
 
 

@@ -15,7 +15,7 @@ from perepisode.report.drawing.canvas import Drawing, Drawn, drawn
 from perepisode.report.statistics.curves import Curve
 from perepisode.report.statistics.distilled import Utility
 from perepisode.report.statistics.points import Episodes, Point, View
-from perepisode.report.style import per_episode
+from perepisode.report.style import esr, per_episode
 from perepisode.report.tables import Table
 from perepisode.report.words import slug
 
@@ -140,6 +140,11 @@ def budget_sweep(case: Case) -> Drawing | str:
     if len([point for point in case.view.of(*per_episode()) if point.value == point.value]) < 2:
         return "The budget sweep is left out: it needs a method at two budgets an episode or more."
     return figures.budget_sweep(case.view)
+
+
+@figure("The ESR family on the frontier")
+def esr_family(case: Case) -> Drawing | None:
+    return figures.esr_family(case.view) if len(case.view.of(*esr())) > 1 else None
 
 
 @table

@@ -11,7 +11,7 @@ import pandas as pd
 
 from perepisode.report import elsewhere, measuring, tables, versus
 from perepisode.report.blocks import BLOCKS, Case, Inputs, Shown
-from perepisode.report.drawing import card, training_figures
+from perepisode.report.drawing import card, figures, training_figures
 from perepisode.report.drawing.canvas import drawn
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import matched
@@ -56,6 +56,7 @@ def sections(inputs: Inputs) -> list[Section]:
         intro = NOT_BINDING if view.binds is False else ""
         found.append(Section(f"dilemma-{index}", dilemma_name(view.dilemma), intro).filled(_dilemma(view, inputs)))
     found += [
+        Section("together", "All binding dilemmas").filled(_together(inputs)),
         Section("watch", "Worst episodes, to watch", watch, links=inputs.watch),
         Section("training", "Training").filled(_training(inputs)),
         Section("utilities", "Distilled utility").filled([_utilities(inputs)]),
@@ -93,6 +94,12 @@ def _dilemma(view: View, inputs: Inputs) -> Iterator[Shown]:
         yield "Cost of compliance is left out: there is no unconstrained agent to compare with."
     yield measuring.apart(view)
     yield tables.complete(view, inputs.episodes.dilemmas)
+
+
+def _together(inputs: Inputs) -> Iterator[Shown]:
+    binding = [view for view in inputs.views if view.binds]
+    if len(binding) > 1:
+        yield drawn("frontiers", "Frontiers side by side", figures.both_frontiers(binding))
 
 
 def _training(inputs: Inputs) -> Iterator[Shown]:

@@ -1,7 +1,7 @@
 """The figures that compare agents.  Each function returns a drawing: the figure, its data, its caption."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from perepisode import metrics
+from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
 from perepisode.methods import Family
 from perepisode.report.drawing import marks
@@ -17,7 +18,19 @@ from perepisode.report.drawing.canvas import Drawing, name_points, sheet
 from perepisode.report.drawing.marks import draw_points, halves, mean_of, name_of, over_seeds
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.points import Point, View
-from perepisode.report.style import BAND, BAND_TEXT, FAINT, INK, OVER, dilemma_name, look, of_family, per_episode
+from perepisode.report.style import (
+    BAND,
+    BAND_TEXT,
+    FAINT,
+    GRID,
+    INK,
+    OVER,
+    dilemma_name,
+    esr,
+    look,
+    of_family,
+    per_episode,
+)
 from perepisode.report.words import percent
 
 MOST_BARS = 13  # counts with a bar of their own; more are read from the share of episodes beyond each
@@ -27,11 +40,8 @@ def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
     """Mean return against mean violations an episode, with the matched band and % of unconstrained return."""
     figure, axes = sheet(4.1)
     compared = [chosen, *matched.partners(view, chosen)]
-    for method in view.methods:
-        own = view.of(method)
-        draw_points(axes, method, [point.interval(metrics.mean) for point in own], [point.gained for point in own])
+    _draw_methods(axes, view, view.methods)
     marks.draw_exact(axes, exact, "return")
-    marks.against_mean(axes, view.harm, "mean return")
     axes.set_xlim(left=-0.03 * axes.get_xlim()[1])
     named = [*compared, *(point for point in view.main if point not in compared)]
     written = name_points(axes, [(mean_of(point), point.mean_return, name_of(point)) for point in named])
@@ -45,6 +55,45 @@ def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
         caption += " The right axis is the share of the unconstrained return."
     marks.legend(axes, written, loc="lower right")
     return Drawing(figure, _frontier_frame(view), caption)
+
+
+def both_frontiers(views: Sequence[View]) -> Drawing:
+    """The frontiers of all binding dilemmas side by side."""
+    figure, (panels,) = sheet(3.6, 1, len(views), squeeze=False)
+    for axes, view in zip(panels, views):
+        _draw_methods(axes, view, view.methods)
+        axes.set_title(dilemma_name(view.dilemma), loc="left")
+    for axes in panels[1:]:
+        axes.set_ylabel("")
+    handles = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+    frame = pd.concat([_frontier_frame(view).assign(dilemma=view.dilemma) for view in views])
+    seeds = over_seeds([point for view in views for point in view.main])
+    return Drawing(figure, frame, f"Return against violations an episode on every dilemma that binds{seeds}.")
+
+
+def esr_family(view: View) -> Drawing:
+    """All of ESR's arms on the frontier, the other methods as one pale band for reference."""
+    figure, axes = sheet(3.9)
+    others = np.array([(point.mean_return, mean_of(point)) for point in view.main if point.method not in esr()])
+    if len(others):
+        best = others[compare.frontier(others)]
+        best = best[np.argsort(best[:, 1])]
+        axes.plot(best[:, 1], best[:, 0], color=GRID, lw=7, solid_capstyle="round", label="the other methods' best")
+        axes.plot(others[:, 1], others[:, 0], "o", color=FAINT, ms=4)
+    family = view.of(*esr())
+    _draw_methods(axes, view, dict.fromkeys(point.method for point in family))
+    written = name_points(axes, [(mean_of(point), point.mean_return, name_of(point)) for point in family])
+    _percent_axis(axes, view)
+    marks.legend(axes, written, loc="lower right")
+    return Drawing(figure, _frontier_frame(view), "ESR's agents beside the best of all other methods (pale).")
+
+
+def _draw_methods(axes: Axes, view: View, methods: Iterable[str]) -> None:
+    for method in methods:
+        own = view.of(method)
+        draw_points(axes, method, [point.interval(metrics.mean) for point in own], [point.gained for point in own])
+    marks.against_mean(axes, view.harm, "mean return")
 
 
 def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Sequence[float]]) -> Drawing | None:
