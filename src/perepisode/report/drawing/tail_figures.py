@@ -19,8 +19,8 @@ from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import FAINT, INK, look, sweeps
 
 LAWS = (
-    ("independent of each other", metrics.independent_cvar, ":"),
-    ("least possible", metrics.least_cvar, "-"),
+    ("independent of each other", metrics.independent_cvar, {"ls": ":", "lw": 1.4}),
+    ("least possible", metrics.least_cvar, {"lw": 5, "alpha": 0.4}),  # broad, as no line of an agent is
 )
 RARE = 0.05  # a share that is not seen on a linear axis
 FAR = 100.0  # times the median: beyond it, costs leave the others no room on a linear axis
@@ -39,7 +39,7 @@ def tail(view: View, exact: Sequence[dict]) -> Drawing:
     )
     if harm.whole:
         _draw_laws(axes, shown)
-        caption += " On the dotted line one violation says nothing about the next; no run can lie below the grey line."
+        caption += " On the dotted line one violation says nothing about the next; no run can lie below the broad one."
     for method, own in itertools.groupby(shown, lambda point: point.method):
         _draw_tails(axes, method, sorted(own, key=mean_of))
     if any(sweeps(method) and len(view.of(method)) > 1 for method in view.methods):
@@ -97,7 +97,7 @@ def _draw_laws(axes: Axes, points: Sequence[Point]) -> None:
     means = np.linspace(0, max(map(mean_of, points)), 400)
     share = max(point.harm.share(seed.counts.size) for point in points for seed in point.seeds)
     for label, law, line in LAWS:
-        axes.plot(means, [law(mean, share) for mean in means], line, color=FAINT, lw=1.3, label=label, zorder=1)
+        axes.plot(means, [law(mean, share) for mean in means], color=FAINT, label=label, zorder=1, **line)
 
 
 def _tail_row(point: Point) -> dict:

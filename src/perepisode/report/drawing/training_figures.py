@@ -10,6 +10,7 @@ from perepisode.report.statistics.curves import Curve
 from perepisode.report.statistics.distilled import Utility
 from perepisode.report.style import dilemma_name, look
 
+LINES = ("-", "--", "-.", ":")
 SLICES = (0, 1, 2, 3, 5)  # violations at which a utility is drawn
 
 
@@ -46,7 +47,7 @@ def utility_slices(utilities: dict[str, tuple[Utility, float]]) -> Drawing:
         for index, count in enumerate(SLICES):
             values = utility(r_ext, count)
             colour = mpl.colormaps["viridis"](0.05 + 0.85 * index / (len(SLICES) - 1))
-            axes.plot(r_ext, values, color=colour, lw=1.8, label=f"v = {count}")
+            axes.plot(r_ext, values, color=colour, lw=1.8, ls=LINES[index % len(LINES)], label=f"v = {count}")
             rows.append(pd.DataFrame({"utility": name, "violations": count, "r_ext": r_ext, "u": values}))
         axes.set_title(dilemma_name(name), loc="left")
         axes.set_xlabel("R_ext")
@@ -64,14 +65,14 @@ def _band(axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shad
         values = np.array([curve.at(key, grid) for curve in curves])
         if np.isnan(values).all():
             continue
-        label, colour, *_ = look(method)
+        label, colour, marker, _ = look(method)
+        line = LINES[sum(name == method for name, _ in list(groups)[:index]) % len(LINES)]
         if shades:
-            colour = mpl.colormaps["viridis"](0.05 + 0.8 * index / max(1, len(groups) - 1))
+            colour, marker = mpl.colormaps["viridis"](0.05 + 0.8 * index / max(1, len(groups) - 1)), ""
         mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
-        line = ("-", "--", "-.", ":")[sum(name == method for name, _ in list(groups)[:index]) % 4]
-        axes.plot(
-            grid, mean, color=colour, lw=1.6, ls="-" if shades else line, label=f"{label} ({arm})" if arm else label
-        )
+        apart = (5 + 4 * index, 36)  # markers of methods whose curves lie on each other do not
+        axes.plot(grid, mean, color=colour, lw=1.6, ls=line, marker=marker, markevery=apart, ms=5,
+                  label=f"{label} ({arm})" if arm else label)  # fmt: skip
         axes.fill_between(grid, low, high, color=colour, alpha=0.15, lw=0)
         frames.append(pd.DataFrame({"method": method, "arm": arm, "what": key, "steps": grid, "mean": mean,
                                     "min": low, "max": high, "seeds": len(curves)}))  # fmt: skip
