@@ -117,7 +117,8 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=5000, help="made-up tables for each row")
     files = parser.parse_args().files
     print("# False alarms and power\n")
-    print(f"By `benchmarks/false_alarms.py --files {files}`: {files} made-up tables a row, {EPISODES} episodes a seed.\n")
+    about = f"{files} made-up tables a row, {EPISODES} episodes a seed"
+    print(f"By `benchmarks/false_alarms.py --files {files}`: {about}.\n")
     print("## Agents that are all alike: tables with a false “heavier tail”\n")
     print("| law of an episode | seeds | agents | nothing fixed: all pairs | one agent fixed beforehand | as it was |")
     print("|---|---:|---:|---:|---:|---:|")
