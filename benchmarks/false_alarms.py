@@ -1,6 +1,6 @@
 """How often a report claims a difference of tails among agents that are all alike, and how often it finds a true one.
 
-    python benchmarks/false_alarms.py --files 2000 > results/false_alarms.md        # some minutes on one core
+    python benchmarks/false_alarms.py > results/false_alarms.md        # half an hour beside other work
 
 Every file is a made-up table: agents, seeds of each, episodes of each seed.  Seeds of one agent differ, as trained
 agents do: what an episode costs is drawn by a law that each seed scales by a number of its own.  In the first table
@@ -114,12 +114,12 @@ def power(agents: int, seeds: int, files: int, focal: bool = False, seed: int = 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=2000, help="made-up tables for each row")
+    parser.add_argument("--files", type=int, default=5000, help="made-up tables for each row")
     files = parser.parse_args().files
-    print(
-        f"# False alarms and power\n\nBy `benchmarks/false_alarms.py --files {files}`: {files} made-up tables a row, "
-    )
-    print(f"{EPISODES} episodes a seed.\n\n## Agents that are all alike: tables with a false “heavier tail”\n")
+    print("# False alarms and power\n")
+    about = f"{files} made-up tables a row, {EPISODES} episodes a seed"
+    print(f"By `benchmarks/false_alarms.py --files {files}`: {about}.\n")
+    print("## Agents that are all alike: tables with a false “heavier tail”\n")
     print("| law of an episode | seeds | agents | nothing fixed: all pairs | one agent fixed beforehand | as it was |")
     print("|---|---:|---:|---:|---:|---:|")
     for law, seeds, agents in itertools.product(LAWS, SEEDS, AGENTS):

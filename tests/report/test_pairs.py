@@ -130,7 +130,7 @@ def claimed(view) -> bool:
 
 @pytest.mark.parametrize("law", false_alarms.LAWS)
 def test_agents_that_are_all_alike_are_rarely_told_apart(law):
-    """In at most 6 % of tables; results/false_alarms.md has 2,000 tables for each of these."""
+    """In at most 6 % of tables; results/false_alarms.md has 5,000 tables for each of these."""
     alarms = before = 0
     cells = [(2, 3, False), (8, 3, False), (4, 8, False), (8, 3, True)]
     for agents, seeds, focal in cells:
