@@ -106,10 +106,13 @@ def test_an_agent_with_a_budget_an_episode_is_fixed_beforehand():
     assert min(pair.p for pair in told) == pytest.approx(3 * min(raw))
     finding = findings.find(of, [of.view("violations")])
     assert finding.headline == (
-        "Equal mean return, mixed tails: ESR costs 1.10 in its worst tenth of episodes; B more (2.17), A more (2.13), "
-        "1 other is not told apart from it."
+        "Equal mean return, a lighter tail than 2 of 3 others: ESR costs 1.10 in its worst tenth of episodes; B more "
+        "(2.17), A more (2.13), 1 other is not told apart from it."
     )
     assert not any("fixed beforehand" in text for text in finding.caveats)
+    rows["C"] = (returns, [0.1, 0.2, 0.1], 0.05)
+    of = study(rows)
+    assert "Equal mean return, mixed tails: " in findings.find(of, [of.view("violations")]).headline
 
 
 def test_seeds_that_are_all_alike_claim_nothing():

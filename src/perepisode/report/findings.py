@@ -147,7 +147,10 @@ def _verdict_on(view: View, chosen: Point, level: list[Pair]) -> str:
         said = [f"{other.label} {word} ({harm.text(other.tail.mean)})" for word, other in words]
         same = len(level) - len(differ)
         said += [f"{same} other{'s are' if same > 1 else ' is'} not told apart from it"] if same else []
-        return f"{start}, mixed tails: {own} in its {harm.tail} of episodes; {', '.join(said)}."
+        judged = "mixed tails"
+        if len(sides) == 1:
+            judged = f"{'a lighter' if sides == {True} else 'a heavier'} tail than {len(differ)} of {len(level)} others"
+        return f"{start}, {judged}: {own} in its {harm.tail} of episodes; {', '.join(said)}."
     span = f"{harm.text(min(tails))} to {harm.text(max(tails))}"
     return f"{start}, {judged}: {own} in its {harm.tail} of episodes, the others {span}."
 
