@@ -23,6 +23,7 @@ FLOORS = (
     ("training",),
     ("trained",),
     ("evaluation",),
+    ("interop",),
     ("report",),
     ("replay",),
     ("study",),
