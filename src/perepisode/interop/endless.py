@@ -49,6 +49,10 @@ class Happened:
     terminated: jax.Array  # bool: by death, or because the game is won
     truncated: jax.Array  # bool: because time was up
 
+    @property
+    def ended(self) -> jax.Array:
+        return self.terminated | self.truncated
+
 
 @dataclass(frozen=True)
 class Endless:
@@ -93,10 +97,13 @@ class Endless:
     def step(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
         """One step; the next episode has begun where this one ended, by itself or after `longest` steps."""
         after, happened = self.step_only(state, action, longest)
-        ended = happened.terminated | happened.truncated
-        batch = jax.tree.map(lambda leaf: leaf[None], (ended, after, happened.final_observation))
-        after, observation = jax.tree.map(lambda leaf: leaf[0], _renewing(self.world)(*batch))
+        after, observation = self.begin_next(happened.ended, after, happened.final_observation)
         return after, replace(happened, observation=observation)
+
+    def begin_next(self, where: jax.Array, state: Playing, observation: jax.Array) -> tuple[Playing, jax.Array]:
+        """The place's next episode and what is seen of it if `where`, else what was given."""
+        batch = jax.tree.map(lambda leaf: leaf[None], (where, state, observation))
+        return jax.tree.map(lambda leaf: leaf[0], _renewing(self.world)(*batch))
 
     def step_only(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
         """One step, and no next episode."""
@@ -114,9 +121,10 @@ class Endless:
         return outcome.violations[self.world.dilemmas.index(self.dilemma)].astype(jnp.float32)
 
     def info(self, happened: Happened) -> dict[str, jax.Array]:
-        """The step's cost, and its violations of every dilemma."""
-        counts = zip(self.world.dilemmas, happened.outcome.violations)
-        return {"cost": self.cost(happened.outcome)} | {f"violations_{name}": count for name, count in counts}
+        """The step's cost, its violations of every dilemma, and what the task itself paid."""
+        outcome = happened.outcome
+        counts = {f"violations_{name}": count for name, count in zip(self.world.dilemmas, outcome.violations)}
+        return {"cost": self.cost(outcome), **counts, "task_reward": outcome.task_reward}
 
     def _pay(self, outcome: Outcome) -> jax.Array:
         task, cost = outcome.task_reward.astype(jnp.float32), self.cost(outcome)
