@@ -1,5 +1,6 @@
 """A small world whose episodes end in every way, and any episode lived again by a World's own functions alone."""
 
+from dataclasses import dataclass
 from functools import cache
 
 import jax
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.environments import fresh
-from perepisode.environments.base import EndCause, Outcome, World, world
+from perepisode.environments.base import EndCause, Outcome, World
 from perepisode.pytree import pytree
 from perepisode.settings import setting
 
@@ -18,11 +19,12 @@ class Walk:
     steps: jax.Array  # int32
 
 
-@world
+@dataclass(frozen=True)
 class Cliff(World):
     """Steps to the left or right by the world's own dice: death on one side, victory on the other, bruises between.
 
-    It counts the worlds that are made, by calling back, so that a test can say how many they are.
+    It counts the worlds that are made, by calling back, so that a test can say how many they are.  No other test is to
+    find it among the worlds that are known, so it is not entered there.
     """
 
     width: int = setting(3, "cells to either side", low=1)

@@ -16,15 +16,13 @@ import gymnasium
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from perepisode.interop.gymnasium import Env, VectorEnv, register
+from perepisode.interop.gymnasium import Env, VectorEnv
 from perepisode.interop.recorder import record
 
 PLACES, STEPS, SEED = 4, 40, 17
 OPTIONS = {"horizon": 8, "chance": 0.6, "gain": 4.0}
 ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
-
-register()  # Cliff is known now
 
 
 def key_of(seed: int):
@@ -38,7 +36,7 @@ def played(tmp_path_factory):
     """Cliff in both modes, recorded: mode → (first observation, what every step returned, the recorded table)."""
 
     def play(mode):
-        envs = gymnasium.make_vec("perepisode/Cliff-v0", num_envs=PLACES, autoreset_mode=mode)
+        envs = VectorEnv(Cliff(), PLACES, autoreset_mode=mode)
         path = tmp_path_factory.mktemp("recorded") / "episodes.parquet"
         envs = record(envs, path, method="random", seed=0)
         first, _ = envs.reset(seed=SEED)
@@ -101,8 +99,8 @@ def test_the_recorder_writes_the_exact_counts_and_the_report_reads_them(played, 
 
 def test_our_vector_is_gymnasiums_own_vector_of_our_single_worlds(tmp_path):
     """To the number until a place's first episode has ended; in names, shapes and types ever after."""
-    ours = VectorEnv("cliff", PLACES, autoreset_mode=AutoresetMode.SAME_STEP)
-    theirs = SyncVectorEnv([lambda: Env("cliff")] * PLACES, autoreset_mode=AutoresetMode.SAME_STEP)
+    ours = VectorEnv(Cliff(), PLACES, autoreset_mode=AutoresetMode.SAME_STEP)
+    theirs = SyncVectorEnv([lambda: Env(Cliff())] * PLACES, autoreset_mode=AutoresetMode.SAME_STEP)
     theirs = record(theirs, tmp_path / "theirs.parquet", method="random", seed=0)
     assert (ours.observation_space, ours.action_space) == (theirs.observation_space, theirs.action_space)
     np.testing.assert_array_equal(ours.reset(seed=SEED)[0], theirs.reset(seed=SEED)[0])

@@ -38,14 +38,13 @@ def play(env, params, keys, actions):
     return jax.tree.map(np.asarray, whole(keys, actions))
 
 
-@pytest.fixture(scope="module", params=["temptation", "cliff"])
+@pytest.fixture(scope="module", params=[make("temptation", **OPTIONS), Cliff()], ids=lambda own: own.name)
 def played(request):
     """A world, the keys and actions of some places, and all that `step` returned."""
-    options = OPTIONS if request.param == "temptation" else {}
-    env, params = gymnax.make(request.param, **options)
+    env, params = gymnax.make(request.param)
     keys = jax.random.split(jax.random.key(3), PLACES)
     actions = np.random.default_rng(0).integers(0, env.num_actions, (STEPS, PLACES))
-    return make(request.param, **options), keys, actions, play(env, params, keys, actions)
+    return request.param, keys, actions, play(env, params, keys, actions)
 
 
 def episodes(played):
@@ -92,7 +91,7 @@ def test_both_ends_of_the_cliff_and_the_clock_were_reached(played):
 
 
 def test_a_place_is_the_same_alone_in_a_batch_and_in_a_batch_of_batches():
-    env, params = gymnax.make("cliff")
+    env, params = gymnax.make(Cliff())
     keys = jax.random.split(jax.random.key(5), PLACES)
     actions = np.random.default_rng(1).integers(0, 3, (STEPS, PLACES))
     batch = play(env, params, keys, actions)
@@ -112,7 +111,7 @@ def test_a_place_is_the_same_alone_in_a_batch_and_in_a_batch_of_batches():
 
 
 def test_worlds_are_made_only_for_episodes_that_ended():
-    env, params = gymnax.make("cliff")
+    env, params = gymnax.make(Cliff())
     keys = jax.random.split(jax.random.key(7), 32)
     _, state = jax.vmap(env.reset)(keys)
     step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
@@ -128,7 +127,7 @@ def test_worlds_are_made_only_for_episodes_that_ended():
 
 
 def test_no_world_is_made_while_no_episode_ends():
-    env, params = gymnax.make("cliff", width=100)
+    env, params = gymnax.make(Cliff(width=100))
     keys = jax.random.split(jax.random.key(7), 32)
     _, state = jax.vmap(env.reset)(keys)
     jax.effects_barrier()
@@ -142,8 +141,8 @@ def test_no_world_is_made_while_no_episode_ends():
 
 
 def test_five_values_join_both_ends_and_survive_copies():
-    six, params = gymnax.make("cliff", dilemma="noise")
-    five, copied = deepcopy(gymnax.make("cliff", dilemma="noise", values=5))
+    six, params = gymnax.make(Cliff(), dilemma="noise")
+    five, copied = deepcopy(gymnax.make(Cliff(), dilemma="noise", values=5))
     assert copied.max_steps_in_episode == params.max_steps_in_episode == 12
     assert five == deepcopy(five)
     assert hash(five) == hash(deepcopy(five))
@@ -162,7 +161,7 @@ def test_rewards_are_the_tasks_less_a_price_or_a_vector():
     keys = jax.random.split(jax.random.key(3), PLACES)
     actions = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))
     task, priced, vector = (
-        play(*gymnax.make("cliff", "noise", **how), keys, actions)[4]
+        play(*gymnax.make(Cliff(), "noise", **how), keys, actions)[4]
         for how in ({}, {"reward": "penalised", "price": 0.25}, {"reward": "vector"})
     )
     np.testing.assert_array_equal(priced, task - np.float32(0.25) * actions)

@@ -5,7 +5,11 @@ from importlib import import_module
 
 import pytest
 
-DOORS = [("gymnax", "gymnax", "gymnax"), ("gymnasium", "gymnasium", "gymnasium"), ("recorder", "gymnasium", "gymnasium")]
+DOORS = [
+    ("gymnax", "gymnax", "gymnax"),
+    ("gymnasium", "gymnasium", "gymnasium"),
+    ("recorder", "gymnasium", "gymnasium"),
+]
 
 
 @pytest.mark.parametrize(("door", "library", "extra"), DOORS)
