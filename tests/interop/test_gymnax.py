@@ -192,6 +192,7 @@ def test_it_is_a_gymnax_environment():
     assert (env.num_actions, env.action_space(params).n, env.name) == (2, 2, "temptation")
     assert env.observation_space(params).shape == (3,)
     assert params.max_steps_in_episode == env.default_params.max_steps_in_episode == 40
+    assert hash(params) == hash(env.default_params)  # wrappers of Craftax's baselines compile for each value of them
     observation, state = env.reset_env(jax.random.key(0), params)
     seen, after, reward, terminated, _ = env.step_env(jax.random.key(1), state, 0, params)
     np.testing.assert_array_equal(seen, env.get_obs(after))
