@@ -73,3 +73,10 @@ def lived_again(own: World, key, serial: int, actions, see=None) -> tuple[list, 
         seen.append(np.asarray(see(state)))
         outcomes.append(jax.device_get(outcome))
     return seen, outcomes
+
+
+def key_of(seed: int):
+    """The key that a place with that seed of Gymnasium's begins with: two words of its own generator."""
+    from gymnasium.utils.seeding import np_random
+
+    return jax.random.wrap_key_data(np_random(seed)[0].integers(0, 2**32, 2, np.uint32))

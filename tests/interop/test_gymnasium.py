@@ -2,14 +2,13 @@
 
 import warnings
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
 
 from perepisode.environments import make
 from perepisode.evaluation import episodes
-from tests.interop.again import Cliff, lived_again
+from tests.interop.again import Cliff, key_of, lived_again
 
 pytest.importorskip("gymnasium")
 import gymnasium
@@ -23,12 +22,6 @@ PLACES, STEPS, SEED = 4, 40, 17
 OPTIONS = {"horizon": 8, "chance": 0.6, "gain": 4.0}
 ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
-
-
-def key_of(seed: int):
-    """The key that a place with that seed begins with: two words of Gymnasium's own generator."""
-    generator, _ = gymnasium.utils.seeding.np_random(seed)
-    return jax.random.wrap_key_data(generator.integers(0, 2**32, 2, np.uint32))
 
 
 @pytest.fixture(scope="module")

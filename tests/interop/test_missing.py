@@ -9,6 +9,7 @@ DOORS = [
     ("gymnax", "gymnax", "gymnax"),
     ("gymnasium", "gymnasium", "gymnasium"),
     ("recorder", "gymnasium", "gymnasium"),
+    ("sb3", "stable_baselines3", "sb3"),
 ]
 
 

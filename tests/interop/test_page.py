@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from perepisode import cli
+from perepisode.environments.temptation import Temptation, exact
 
 PAGE = Path(__file__).parents[2] / "docs" / "doors.md"
-RUN = ("gymnax", "rejax", "Gymnasium", "The recorder")
+RUN = ("gymnax", "rejax", "Gymnasium", "Stable-Baselines3", "The recorder")
 
 
 def section(heading: str) -> str:
@@ -33,8 +34,6 @@ def test_the_blocks_run(heading):
 @pytest.mark.slow
 def test_rejax_learns_to_within_two_percent_of_the_exact_optimum():
     pytest.importorskip("rejax")
-    from perepisode.environments.temptation import Temptation, exact
-
     (code,) = re.findall(r"```python\n(.*?)```", section("rejax"), re.DOTALL)
     names = {}
     exec(code, names)
@@ -43,6 +42,16 @@ def test_rejax_learns_to_within_two_percent_of_the_exact_optimum():
     # each evaluation plays 128 episodes: the mean of the last four is known to about 0.25
     assert names["returns"][-4:].mean() == pytest.approx(best, rel=0.02)
     assert (names["lengths"] == Temptation().horizon).all()
+
+
+@pytest.mark.slow
+def test_stable_baselines_learns_to_within_two_percent_of_the_exact_optimum():
+    pytest.importorskip("stable_baselines3")
+    (code,) = re.findall(r"```python\n(.*?)```", section("Stable-Baselines3"), re.DOTALL)
+    said = []
+    exec(code, {"print": said.append})
+    ((mean, _),) = said
+    assert mean == pytest.approx(exact.linear_price(Temptation(), 0.0).mean_return, rel=0.02)
 
 
 def test_the_recorders_tables_are_reported(tmp_path, monkeypatch):

@@ -20,7 +20,6 @@ from perepisode.evaluation import episodes
 from perepisode.interop import library
 
 gymnasium = library("gymnasium", "gymnasium")
-SAME_STEP = gymnasium.vector.AutoresetMode.SAME_STEP
 NEXT_STEP = gymnasium.vector.AutoresetMode.NEXT_STEP
 
 
@@ -115,7 +114,7 @@ class _VectorRecorder(gymnasium.vector.VectorWrapper):
         for place in range(self.num_envs):
             if self._mode is NEXT_STEP and self._over[place]:
                 continue  # this step only began the next episode
-            self._ledger.add(place, reward[place], self._own(info, place, ended[place]), bool(ended[place]))
+            self._ledger.add(place, reward[place], of_place(info, place), bool(ended[place]))
         self._over = ended
         return observation, reward, terminated, truncated, info
 
@@ -126,16 +125,13 @@ class _VectorRecorder(gymnasium.vector.VectorWrapper):
         self._ledger.write()
         return super().close(**given)
 
-    def _own(self, info: dict[str, Any], place: int, ended: bool) -> dict[str, Any]:
-        """The part of one place; that of an episode's last step stands apart where the next began within it."""
-        if self._mode is SAME_STEP and ended and "final_info" in info:
-            info = info["final_info"]
-        everywhere = np.ones(self.num_envs, bool)
-        return {
-            name: values[place]
-            for name, values in info.items()
-            if isinstance(values, np.ndarray) and not name.startswith("_") and info.get(f"_{name}", everywhere)[place]
-        }
+
+def of_place(info: dict[str, Any], place: int) -> dict[str, Any]:
+    """What a vector's info says of one place; of an episode's last step it stands apart if the next began within it."""
+    if "final_info" in info and info["_final_info"][place]:
+        info = info["final_info"]
+    told = [name for name in info if not name.startswith("_") and isinstance(info[name], np.ndarray)]
+    return {name: info[name][place] for name in told if f"_{name}" not in info or info[f"_{name}"][place]}
 
 
 def _known(env: Any) -> dict[str, str]:
