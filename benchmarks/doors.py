@@ -53,7 +53,7 @@ def main() -> None:
     rows = [_summed(row, given.worlds) for row, _ in prepared]
     for row in rows:
         row["times_upstream"] = row["steps_per_second"] / rows[1]["steps_per_second"]
-    load = os.getloadavg()[1]  # of the last five minutes: what else the cores had to do
+    load = os.getloadavg()[0]  # of the last minute, ours among it
     found = {"device": jax.devices()[0].device_kind, "cores": os.cpu_count(), "load": load, "versions": versions()}
     write_atomically(given.out, json.dumps(found | {"doors": rows}, indent=1))
     print(f"{found['device']}, {found['cores']} cores, load {load:.1f}; times are of upstream with optimistic resets")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perepisode.environments import make
+from perepisode.environments import WORLDS, make
 from perepisode.evaluation import episodes
 from tests.interop.again import Cliff, key_of, lived_again
 
@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from perepisode.interop.gymnasium import Env, VectorEnv
+from perepisode.interop.gymnasium import Env, VectorEnv, register
 from perepisode.interop.recorder import record
 
 PLACES, STEPS, SEED = 4, 40, 17
@@ -168,6 +168,16 @@ def test_a_vector_reward_holds_the_task_and_minus_the_cost(tmp_path):
     assert row["violations"] == row["violations_temptation"] == -rewards[:, 1].sum() > 0
     assert row["return"] == pytest.approx(rewards[:, 0].sum())
     assert row["length"] == OPTIONS["horizon"]
+
+
+def test_a_world_of_ones_own_has_an_id_once_it_is_known(monkeypatch):
+    monkeypatch.setitem(WORLDS, "steep_cliff", Cliff)
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
+    register()
+    envs = gymnasium.make_vec("perepisode/SteepCliff-v0", num_envs=PLACES, dilemma="noise", width=2)
+    assert envs.unwrapped.endless.world == Cliff(width=2)
+    assert envs.unwrapped.endless.dilemma == "noise"
 
 
 def test_a_vector_can_cut_episodes_short():
