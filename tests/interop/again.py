@@ -23,17 +23,14 @@ class Walk:
 class Cliff(World):
     """Steps to the left or right by the world's own dice: death on one side, victory on the other, bruises between.
 
-    It counts the worlds that are made, by calling back, so that a test can say how many they are.  No other test is to
-    find it among the worlds that are known, so it is not entered there.
+    No other test is to find it among the worlds that are known, so it is not entered there.
     """
 
     width: int = setting(3, "cells to either side", low=1)
 
     name, dilemmas, actions = "cliff", ("bruises", "noise"), 3
-    made = 0
 
     def reset(self, key):
-        jax.debug.callback(self._count, jax.random.key_data(key))
         return Walk(jax.random.randint(key, (), -1, 2), jnp.int32(0))
 
     def step(self, key, state, action):
@@ -52,9 +49,19 @@ class Cliff(World):
     def longest(self):
         return 12
 
+
+class Counted(Cliff):
+    """It counts the worlds that are made, by calling back, so that a test can say how many they are."""
+
+    made = 0
+
+    def reset(self, key):
+        jax.debug.callback(self._count, jax.random.key_data(key))
+        return super().reset(key)
+
     @staticmethod
     def _count(_):
-        Cliff.made += 1
+        Counted.made += 1
 
 
 @cache

@@ -10,7 +10,7 @@ import pytest
 
 from perepisode.environments import make
 from perepisode.environments.base import EndCause
-from tests.interop.again import Cliff, lived_again
+from tests.interop.again import Cliff, Counted, lived_again
 
 pytest.importorskip("gymnax")
 from gymnax.environments import environment, spaces
@@ -111,33 +111,33 @@ def test_a_place_is_the_same_alone_in_a_batch_and_in_a_batch_of_batches():
 
 
 def test_worlds_are_made_only_for_episodes_that_ended():
-    env, params = gymnax.make(Cliff())
+    env, params = gymnax.make(Counted())
     keys = jax.random.split(jax.random.key(7), 32)
     _, state = jax.vmap(env.reset)(keys)
     step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
     jax.effects_barrier()
-    Cliff.made, ended = 0, 0
+    Counted.made, ended = 0, 0
     for _ in range(60):
         _, state, _, terminated, truncated, _ = step(keys, state, jnp.ones(32, int), params)
         ended += int((terminated | truncated).sum())
     jax.effects_barrier()
     assert ended > 32
     # those that began, one spare a place, and what fills the last of each few that are made at once
-    assert ended <= Cliff.made <= 1.5 * (ended + 32)
+    assert ended <= Counted.made <= 1.5 * (ended + 32)
 
 
 def test_no_world_is_made_while_no_episode_ends():
-    env, params = gymnax.make(Cliff(width=100))
+    env, params = gymnax.make(Counted(width=100))
     keys = jax.random.split(jax.random.key(7), 32)
     _, state = jax.vmap(env.reset)(keys)
     jax.effects_barrier()
-    Cliff.made = 0
+    Counted.made = 0
     step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
     for _ in range(11):
         _, state, _, terminated, truncated, _ = step(keys, state, jnp.ones(32, int), params)
     assert not (terminated | truncated).any()
     jax.effects_barrier()
-    assert Cliff.made == 0
+    assert Counted.made == 0
 
 
 def test_five_values_join_both_ends_and_survive_copies():
