@@ -24,6 +24,7 @@ FLOORS = (
     ("training",),
     ("trained",),
     ("evaluation",),
+    ("interop",),
     ("report",),
     ("replay",),
     ("study",),

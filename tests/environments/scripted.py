@@ -18,7 +18,7 @@ from craftax.craftax.envs.craftax_symbolic_env import CraftaxSymbolicEnvNoAutoRe
 from craftax.craftax.game_logic import craftax_step
 from craftax.craftax.renderer import render_craftax_symbolic
 
-from perepisode.environments.base import Hot, Outcome
+from perepisode.environments.base import Outcome
 from perepisode.environments.craftax import observation, upstream
 from perepisode.environments.craftax.world import Craftax, CraftaxState
 
@@ -54,17 +54,9 @@ def same_bits(ours, theirs):
     return (ours == theirs).all()
 
 
-def upstream_vector(features):
-    """`encode`'s features in the order of upstream's flat observation: float32[..., 8268]."""
-    *cells, scalars = (part.dense() if isinstance(part, Hot) else part for part in features)
-    lead = scalars.shape[:-1]
-    view = jnp.concatenate([part.reshape(*lead, observation.CELLS, -1) for part in cells], axis=-1)
-    return jnp.concatenate([view.reshape(*lead, -1), scalars], axis=-1)
-
-
 def views(game):
     """Upstream's rendering of a game, and ours."""
-    ours = upstream_vector(observation.encode(observation.observe(game)))
+    ours = observation.upstream_vector(observation.observe(game))
     return render_craftax_symbolic(game), ours
 
 

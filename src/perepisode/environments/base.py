@@ -131,6 +131,16 @@ class World:
         """
         return (observation.astype(dtype),)
 
+    def vector(self, observation: Observation) -> jax.Array:
+        """float32[features]: what agents of other libraries see; `encode`'s features in one piece."""
+        parts = (part.dense() if isinstance(part, Hot) else part for part in self.encode(observation))
+        return jnp.concatenate(list(parts), axis=-1)
+
+    @property
+    def longest(self) -> int:
+        """Steps after which an episode has ended at the latest; as many as can be counted where none is known."""
+        return 2**31 - 1
+
     def footprint(self) -> Footprint:
         """Found by tracing; a world that is slow to trace states it."""
         state = jax.eval_shape(self.reset, jax.eval_shape(lambda: jax.random.key(0)))

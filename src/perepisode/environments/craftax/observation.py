@@ -63,6 +63,14 @@ def encode(observation: Observation, dtype="float32") -> tuple[jax.Array | Hot, 
     return blocks, items, mobs, light, observation.scalars.astype(dtype)
 
 
+def upstream_vector(observation: Observation) -> jax.Array:
+    """float32[..., 8268]: the same features cell by cell, in the order of upstream's flat observation."""
+    *cells, scalars = (part.dense() if isinstance(part, Hot) else part for part in encode(observation))
+    lead = scalars.shape[:-1]
+    view = jnp.concatenate([part.reshape(*lead, CELLS, -1) for part in cells], axis=-1)
+    return jnp.concatenate([view.reshape(*lead, -1), scalars], axis=-1)
+
+
 def _visible_mobs(state, corner: jax.Array, lit: jax.Array) -> jax.Array:
     """Where upstream's renderer leaves a one, slot by slot.
 

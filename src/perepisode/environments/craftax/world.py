@@ -89,6 +89,13 @@ class Craftax(World):
     def encode(self, observed: Observation, dtype="float32") -> tuple[jax.Array | Hot, ...]:
         return observation.encode(observed, dtype)
 
+    def vector(self, observed: Observation) -> jax.Array:
+        return observation.upstream_vector(observed)
+
+    @property
+    def longest(self) -> int:
+        return _upstream().PARAMS.max_timesteps
+
     def within_reach(self, state: CraftaxState) -> jax.Array:
         """bool[dilemma]: a violation is one blow away: a passive creature beside the player, or a tree once the wood
         budget is used up.  A far enemy in the line of fire is not looked for."""

@@ -79,6 +79,10 @@ class Temptation(World):
         present = state.present.astype(jnp.float32)
         return jnp.stack([left, present, present * state.gain / self.gain])
 
+    @property
+    def longest(self):
+        return self.horizon
+
     def within_reach(self, state):
         """bool[dilemma]: a temptation is there to be taken."""
         return state.present[None]

@@ -1,0 +1,226 @@
+"""A world played on and on, as other libraries play: where an episode ends, the next one begins within the same step.
+
+Making a world is dear, taking a step is cheap.  Under `jax.vmap` an `if` computes both sides, so an automatic reset
+written as one makes as many worlds in every step as are played.  Here a batch is reset as a whole: every place keeps
+a spare world for its next episode, and when a place that has none needs one, all that are missing are made together.
+
+The episodes of a place follow from the key that it was reset with: its n-th episode is the same whatever the batch, and
+can be lived again from that key, n and its actions (`fresh.py` has the keys).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from perepisode import environments
+from perepisode.config import Refused, one_of
+from perepisode.environments import fresh
+from perepisode.environments.base import EndCause, Key, Outcome, State, World
+from perepisode.later import jax, jnp
+from perepisode.pytree import pytree
+
+REWARDS = ("task", "penalised", "vector")
+SHARE = 16  # of a batch, one in so many is made or moved at a time
+
+
+@pytree
+class Playing:
+    """One place, amid an episode."""
+
+    world: State
+    spare: State  # the world of its next episode, if it is ready
+    ready: jax.Array  # bool
+    key: jax.Array  # uint32[2], what it was reset with
+    serial: jax.Array  # int32, number of this episode; 0 for the first
+    time: jax.Array  # int32, steps taken in it
+
+
+@pytree
+class Happened:
+    """What one step brought."""
+
+    observation: jax.Array  # of the next episode where one ended
+    final_observation: jax.Array  # of this episode, its last where it ended
+    reward: jax.Array
+    outcome: Outcome
+    terminated: jax.Array  # bool: by death, or because the game is won
+    truncated: jax.Array  # bool: because time was up
+
+    @property
+    def ended(self) -> jax.Array:
+        return self.terminated | self.truncated
+
+
+@dataclass(frozen=True)
+class Endless:
+    """A world, the dilemma whose violations are its cost, and what it pays.
+
+    `reward` is the task's own; or `penalised`, less `price` for each violation; or a `vector` of the task's own reward
+    and of minus the violations.
+    """
+
+    world: World
+    dilemma: str
+    reward: str = "task"
+    price: float | None = None
+
+    def __post_init__(self):
+        one_of("dilemma", self.dilemma, self.world.dilemmas)
+        one_of("reward", self.reward, REWARDS)
+        if (self.reward == "penalised") != (self.price is not None):
+            raise Refused(f"reward={self.reward!r}, price={self.price}: a price belongs to reward='penalised'")
+
+    @classmethod
+    def of(cls, world: str | World, dilemma: str | None, reward: str, price: float | None, options: dict) -> Endless:
+        """By the world's name and its options; the first of its dilemmas unless one is named."""
+        if isinstance(world, str):
+            one_of("world", world, environments.WORLDS)
+            world = environments.make(world, **options)
+        elif options:
+            raise Refused(f"{world.name} is made already: give its options to it ({', '.join(options)})")
+        return cls(world, dilemma or world.dilemmas[0], reward, price)
+
+    @property
+    def features(self) -> int:
+        return self.world.footprint().features
+
+    def reset(self, key: Key) -> tuple[jax.Array, Playing]:
+        """The first episode of that key."""
+        words = _words(key)
+        world = _made(self.world, words, jnp.int32(0))
+        state = Playing(world, world, jnp.zeros((), bool), words, jnp.int32(0), jnp.int32(0))
+        return self.see(world), state
+
+    def step(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
+        """One step; the next episode has begun where this one ended, by itself or after `longest` steps."""
+        after, happened = self.step_only(state, action, longest)
+        after, observation = self.begin_next(happened.ended, after, happened.final_observation)
+        return after, replace(happened, observation=observation)
+
+    def begin_next(self, where: jax.Array, state: Playing, observation: jax.Array) -> tuple[Playing, jax.Array]:
+        """The place's next episode and what is seen of it if `where`, else what was given."""
+        batch = jax.tree.map(lambda leaf: leaf[None], (where, state, observation))
+        return jax.tree.map(lambda leaf: leaf[0], _renewing(self.world)(*batch))
+
+    def step_only(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
+        """One step, and no next episode."""
+        episode = fresh.episode_key(_key(state.key), state.serial)
+        key = fresh.world_key(episode, state.time)
+        world, outcome = self.world.step(key, state.world, action)
+        after = replace(state, world=world, time=state.time + 1)
+        late = (after.time >= longest) & ~outcome.ended
+        timeout = outcome.end_cause == EndCause.TIMEOUT
+        seen = self.see(world)
+        return after, Happened(seen, seen, self._pay(outcome), outcome, outcome.ended & ~timeout, timeout | late)
+
+    def cost(self, outcome: Outcome) -> jax.Array:
+        """float32: violations of the chosen dilemma."""
+        return outcome.violations[self.world.dilemmas.index(self.dilemma)].astype(jnp.float32)
+
+    def info(self, happened: Happened) -> dict[str, jax.Array]:
+        """The step's cost, its violations of every dilemma, and what the task itself paid."""
+        outcome = happened.outcome
+        counts = {f"violations_{name}": count for name, count in zip(self.world.dilemmas, outcome.violations)}
+        return {"cost": self.cost(outcome), **counts, "task_reward": outcome.task_reward}
+
+    def _pay(self, outcome: Outcome) -> jax.Array:
+        task, cost = outcome.task_reward.astype(jnp.float32), self.cost(outcome)
+        if self.reward == "vector":
+            return jnp.stack([task, -cost])
+        return task if self.price is None else task - self.price * cost
+
+    def see(self, world: State) -> jax.Array:
+        return self.world.vector(self.world.observe(world))
+
+
+def _words(key: Key) -> jax.Array:
+    """uint32[2]: a key as plain numbers, which every library can copy; old keys and new ones, of any kind."""
+    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jax.random.wrap_key_data(key)
+    words = jax.random.key_data(key)
+    return words if words.shape == (2,) else jax.random.bits(key, (2,), jnp.uint32)
+
+
+def _key(words: jax.Array) -> Key:
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
+def _made(world: World, words: jax.Array, serial: jax.Array) -> State:
+    return world.reset(fresh.reset_key(fresh.episode_key(_key(words), serial)))
+
+
+def _renewing(world: World):
+    """A function of a batch of places, [place, ...], that begins the next episode where one ended.
+
+    `vmap` over it makes one larger batch, however many times.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def renewed(ended, state, observation):
+        state = _with_spares(world, ended, state)
+        return _handed_out(world, ended, state, observation)
+
+    @renewed.def_vmap
+    def _(size: int, batched: Sequence[Any], *given):
+        spread = jax.tree.map(
+            lambda leaf, own: leaf if own else jnp.broadcast_to(leaf, (size, *leaf.shape)), given, tuple(batched)
+        )
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), spread)
+        after = jax.tree.map(lambda leaf: leaf.reshape(size, -1, *leaf.shape[1:]), renewed(*flat))
+        return after, jax.tree.map(lambda _: True, after)
+
+    return renewed
+
+
+def _with_spares(world: World, ended: jax.Array, state: Playing) -> Playing:
+    """Every place that ended has a spare: if one had none, all that are missing are made."""
+    needed = (ended & ~state.ready).any()
+
+    def missing(carry):
+        return needed & ~carry[1].all()
+
+    def make(carry):
+        spare, ready = carry
+        places = _first(~ready)
+        worlds = jax.vmap(partial(_made, world))(state.key[places], state.serial[places] + 1)
+        return _put(spare, places, worlds), ready.at[places].set(True, mode="drop")
+
+    spare, ready = jax.lax.while_loop(missing, make, (state.spare, state.ready))
+    return replace(state, spare=spare, ready=ready)
+
+
+def _handed_out(world: World, ended: jax.Array, state: Playing, observation: jax.Array):
+    """The spare put in the place of every world that ended, a few at a time: states are large, and most play on."""
+
+    def wait(carry):
+        return carry[2].any()
+
+    def serve(carry):
+        worlds, observation, waiting = carry
+        places = _first(waiting)
+        spare = jax.tree.map(lambda leaf: leaf[places], state.spare)
+        seen = jax.vmap(lambda one: world.vector(world.observe(one)))(spare)
+        return _put(worlds, places, spare), _put(observation, places, seen), waiting.at[places].set(False, mode="drop")
+
+    worlds, observation, _ = jax.lax.while_loop(wait, serve, (state.world, observation, ended))
+    begun = replace(
+        state,
+        world=worlds,
+        ready=state.ready & ~ended,
+        serial=state.serial + ended,
+        time=jnp.where(ended, 0, state.time),
+    )
+    return begun, observation
+
+
+def _first(wanted: jax.Array) -> jax.Array:
+    """The first places where it is true, as many as are treated at once; those beyond lie outside the batch."""
+    size = wanted.shape[0]
+    return jnp.nonzero(wanted, size=max(1, size // SHARE), fill_value=size)[0]
+
+
+def _put(whole: Any, places: jax.Array, few: Any) -> Any:
+    return jax.tree.map(lambda leaf, new: leaf.at[places].set(new, mode="drop"), whole, few)

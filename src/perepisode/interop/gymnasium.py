@@ -1,0 +1,212 @@
+"""Our worlds as Gymnasium environments, one at a time or many in one program.
+
+    import gymnasium
+    import perepisode.interop.gymnasium
+
+    envs = gymnasium.make_vec("perepisode/Craftax-v0", num_envs=64, dilemma="no_killing")
+    env = gymnasium.make("perepisode/Temptation-v0")
+
+Every world that is known has an id.  Arrays are NumPy's, and the caller's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from perepisode.config import Refused
+from perepisode.environments import WORLDS
+from perepisode.environments.base import World
+from perepisode.interop import library
+from perepisode.interop.endless import Endless, Playing
+
+gymnasium = library("gymnasium", "gymnasium")
+AutoresetMode = gymnasium.vector.AutoresetMode
+MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+
+
+def register() -> None:
+    """Give every world that is known an id: `temptation` is `perepisode/Temptation-v0`."""
+    for name in WORLDS:
+        id = f"perepisode/{name.title().replace('_', '')}-v0"
+        if id not in gymnasium.registry:
+            here = "perepisode.interop.gymnasium"
+            points = {"entry_point": f"{here}:Env", "vector_entry_point": f"{here}:VectorEnv"}
+            gymnasium.register(id, **points, kwargs={"world": name})
+
+
+class Env(gymnasium.Env):
+    """One world, whose caller resets it.  Other options are the world's own."""
+
+    def __init__(
+        self,
+        world: str | World,
+        dilemma: str | None = None,
+        reward: str = "task",
+        price: float | None = None,
+        render_mode: str | None = None,
+        **options: Any,
+    ):
+        self.endless = Endless.of(world, dilemma, reward, price, options)
+        _refuse_pictures(render_mode)
+        self.metadata = {"render_modes": []}
+        self.observation_space, self.action_space, self.reward_space = _spaces(self.endless)
+        self._state: Playing | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        observation, self._state = _program(self.endless).reset(_words(self.np_random))
+        return np.array(observation), {}
+
+    def step(self, action: Any):
+        if self._state is None:
+            raise Refused("step() before reset(): an episode begins with reset()")
+        self._state, happened, info = _program(self.endless).step_only(self._state, np.int32(action))
+        reward = np.array(happened.reward) if self.endless.reward == "vector" else float(happened.reward)
+        info = {name: value.item() for name, value in jax.device_get(info).items()}
+        return np.array(happened.observation), reward, bool(happened.terminated), bool(happened.truncated), info
+
+
+class VectorEnv(gymnasium.vector.VectorEnv):
+    """Many worlds in one program.  Where an episode ends the next begins by itself, in either of Gymnasium's two modes.
+
+    `info["cost"]` is the cost of every place's step, also of an episode's last.
+    """
+
+    def __init__(
+        self,
+        world: str | World,
+        num_envs: int = 1,
+        dilemma: str | None = None,
+        reward: str = "task",
+        price: float | None = None,
+        autoreset_mode: Any = AutoresetMode.NEXT_STEP,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+        **options: Any,
+    ):
+        self.endless = Endless.of(world, dilemma, reward, price, options)
+        _refuse_pictures(render_mode)
+        mode = AutoresetMode(autoreset_mode)
+        if mode not in MODES:
+            raise Refused(f"autoreset_mode={mode.value!r}: choose from {', '.join(one.value for one in MODES)}")
+        self.num_envs = num_envs
+        self.metadata = {"render_modes": [], "autoreset_mode": mode}
+        self.single_observation_space, self.single_action_space, self.reward_space = _spaces(self.endless)
+        batch = gymnasium.vector.utils.batch_space
+        self.observation_space = batch(self.single_observation_space, num_envs)
+        self.action_space = batch(self.single_action_space, num_envs)
+        self._same_step = mode is AutoresetMode.SAME_STEP
+        self._longest = np.int32(max_episode_steps or 2**31 - 1)
+        self._generators: list[np.random.Generator] = [np.random.default_rng() for _ in range(num_envs)]
+        self._state: Playing | None = None
+        self._ended = np.zeros(num_envs, bool)
+
+    def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None):
+        """Seed s is place i's seed s + i, as Gymnasium has it; a place without a seed goes on with its own numbers."""
+        seeds = [seed + place for place in range(self.num_envs)] if isinstance(seed, int | np.integer) else seed
+        seeds = [None] * self.num_envs if seeds is None else list(seeds)
+        if len(seeds) != self.num_envs:
+            raise Refused(f"{len(seeds)} seeds for {self.num_envs} places; give one number, or one a place")
+        for place, own in enumerate(seeds):
+            if own is not None:
+                self._generators[place], _ = gymnasium.utils.seeding.np_random(own)
+        words = np.stack([_words(generator) for generator in self._generators])
+        observation, self._state = _program(self.endless).reset_all(words)
+        self._ended = np.zeros(self.num_envs, bool)
+        return np.array(observation), {}
+
+    def step(self, actions: Any):
+        if self._state is None:
+            raise Refused("step() before reset(): episodes begin with reset()")
+        program = _program(self.endless)
+        actions = np.asarray(actions, np.int32)
+        if self._same_step:
+            self._state, happened, info = program.step_same(self._state, actions, self._longest)
+            played = np.ones(self.num_envs, bool)
+        else:
+            self._state, happened, info = program.step_next(self._state, actions, self._longest, self._ended)
+            played = ~self._ended
+        terminated, truncated = np.array(happened.terminated), np.array(happened.truncated)
+        self._ended = terminated | truncated
+        info = {name: np.array(value) for name, value in info.items()}
+        said = _masked(info, played)
+        if self._same_step and self._ended.any():
+            said |= _masked({"final_obs": _only(happened.final_observation, self._ended)}, self._ended)
+            final = {name: np.where(self._ended, value, np.zeros_like(value)) for name, value in info.items()}
+            said |= {"final_info": _masked(final, self._ended), "_final_info": self._ended.copy()}
+        return np.array(happened.observation), np.array(happened.reward), terminated, truncated, said
+
+
+class _Program:
+    """What is compiled, once for all environments that play the same."""
+
+    def __init__(self, endless: Endless):
+        self.endless = endless
+        self.reset = jax.jit(endless.reset)
+        self.reset_all = jax.jit(jax.vmap(endless.reset))
+        self.step_only = jax.jit(self._only)
+        self.step_same = jax.jit(jax.vmap(self._same, in_axes=(0, 0, None)))
+        self.step_next = jax.jit(jax.vmap(self._next, in_axes=(0, 0, None, 0)))
+
+    def _only(self, state, action):
+        state, happened = self.endless.step_only(state, action, 2**31 - 1)
+        return state, happened, self.endless.info(happened)
+
+    def _same(self, state, action, longest):
+        state, happened = self.endless.step(state, action, longest)
+        return state, happened, self.endless.info(happened)
+
+    def _next(self, state, action, longest, over):
+        """Where the episode is over the action is passed over, and the next episode begins instead."""
+        state, happened = self.endless.step_only(state, action, longest)
+        state, observation = self.endless.begin_next(over, state, happened.observation)
+        cleared = jax.tree.map(lambda leaf: jnp.where(over, jnp.zeros_like(leaf), leaf), happened)
+        happened = replace(cleared, observation=observation)
+        return state, happened, self.endless.info(happened)
+
+
+_program = cache(_Program)
+
+
+def _spaces(endless: Endless) -> tuple[Any, Any, Any]:
+    """Of observations, actions and rewards; the last is MO-Gymnasium's custom."""
+    box = gymnasium.spaces.Box
+    rewards = (2,) if endless.reward == "vector" else ()
+    return (
+        box(-np.inf, np.inf, (endless.features,), np.float32),
+        gymnasium.spaces.Discrete(endless.world.actions),
+        box(-np.inf, np.inf, rewards, np.float32),
+    )
+
+
+def _words(generator: np.random.Generator) -> np.ndarray:
+    """A key, drawn."""
+    return generator.integers(0, 2**32, 2, np.uint32)
+
+
+def _masked(info: dict[str, np.ndarray], mask: np.ndarray) -> dict[str, np.ndarray]:
+    """As Gymnasium writes it: beside every entry, which places it is of."""
+    return info | {f"_{name}": mask.copy() for name in info}
+
+
+def _only(observations: jax.Array, places: np.ndarray) -> np.ndarray:
+    """The last observations of the places that ended, and None elsewhere."""
+    chosen = np.full(len(places), None, object)
+    for place in np.flatnonzero(places):
+        chosen[place] = np.array(observations[place])
+    return chosen
+
+
+def _refuse_pictures(render_mode: str | None) -> None:
+    if render_mode is not None:
+        raise Refused(f"render_mode={render_mode!r}: there are no pictures here; `perepisode watch` draws episodes")
+
+
+register()

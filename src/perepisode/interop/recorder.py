@@ -1,0 +1,145 @@
+"""Any Gymnasium environment whose info has a cost, with every episode entered into a table that `report` reads.
+
+    env = record(env, "episodes.parquet", method="PPO-Lagrangian", seed=3, arm="d=25")
+    ...                                       # play as always, one environment or a vector of them
+    env.close()                               # writes the table; env.table() has it before
+
+One file an agent and seed; `perepisode report *.parquet` joins them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perepisode.config import Refused
+from perepisode.evaluation import episodes
+from perepisode.interop import library
+
+gymnasium = library("gymnasium", "gymnasium")
+NEXT_STEP = gymnasium.vector.AutoresetMode.NEXT_STEP
+
+
+def record(env: Any, path: str | Path, *, method: str, seed: int, **columns: Any) -> Any:
+    """The same environment, which keeps a row of every episode that ends; `columns` are the same in every row.
+
+    The return is the sum of `info["task_reward"]` where there is one, as in our own worlds, else of the reward.
+    """
+    columns = {"method": method, "seed": seed, **_known(env), **columns}
+    vector = isinstance(env, gymnasium.vector.VectorEnv)
+    return (_VectorRecorder if vector else _Recorder)(env, Path(path), columns)
+
+
+class _Ledger:
+    """Sums of the episodes that go on in each place, and a row of each that ended."""
+
+    def __init__(self, places: int, path: Path, columns: dict[str, Any]):
+        if path.suffix != ".parquet":
+            raise Refused(f"{path}: an episodes table is written as parquet; give it the ending .parquet")
+        self.path, self.columns = path, columns
+        self.sums: list[dict[str, float]] = [{} for _ in range(places)]
+        self.ended = [0] * places
+        self.rows: list[dict[str, Any]] = []
+
+    def begin(self, place: int) -> None:
+        self.sums[place] = {}
+
+    def add(self, place: int, reward: Any, info: dict[str, Any], ended: bool) -> None:
+        if "cost" not in info:
+            found = ", ".join(map(str, info)) or "nothing"
+            raise Refused(f"info has no 'cost', only {found}; a recorder adds costs up")
+        counts = {name: value for name, value in info.items() if str(name).startswith("violations_")}
+        paid = info.get("task_reward", reward)
+        step = {"return": _number(paid), "violations": info["cost"], "length": 1, **counts}
+        sums = self.sums[place]
+        for name, value in step.items():
+            sums[name] = sums.get(name, 0) + value
+        if ended:
+            where = {"env_index": place, "episode_index": self.ended[place]}
+            self.rows.append({**self.columns, **where, **sums})
+            self.ended[place] += 1
+            self.begin(place)
+
+    def table(self) -> pd.DataFrame:
+        return pd.DataFrame(self.rows)
+
+    def write(self) -> None:
+        if self.rows:
+            episodes.write(self.table(), self.path)
+
+
+class _Recorder(gymnasium.Wrapper):
+    def __init__(self, env: Any, path: Path, columns: dict[str, Any]):
+        super().__init__(env)
+        self._ledger = _Ledger(1, path, columns)
+
+    def reset(self, **given: Any):
+        self._ledger.begin(0)
+        return self.env.reset(**given)
+
+    def step(self, action: Any):
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._ledger.add(0, reward, info, bool(terminated or truncated))
+        return observation, reward, terminated, truncated, info
+
+    def table(self) -> pd.DataFrame:
+        return self._ledger.table()
+
+    def close(self):
+        self._ledger.write()
+        super().close()
+
+
+class _VectorRecorder(gymnasium.vector.VectorWrapper):
+    def __init__(self, env: Any, path: Path, columns: dict[str, Any]):
+        super().__init__(env)
+        self._ledger = _Ledger(env.num_envs, path, columns)
+        self._mode = env.metadata.get("autoreset_mode", NEXT_STEP)
+        self._over = np.zeros(env.num_envs, bool)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None):
+        chosen = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
+        for place in range(self.num_envs):
+            if chosen[place]:
+                self._ledger.begin(place)
+        self._over = self._over & ~chosen
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, actions: Any):
+        observation, reward, terminated, truncated, info = self.env.step(actions)
+        ended = np.logical_or(terminated, truncated)
+        for place in range(self.num_envs):
+            if self._mode is NEXT_STEP and self._over[place]:
+                continue  # this step only began the next episode
+            self._ledger.add(place, reward[place], of_place(info, place), bool(ended[place]))
+        self._over = ended
+        return observation, reward, terminated, truncated, info
+
+    def table(self) -> pd.DataFrame:
+        return self._ledger.table()
+
+    def close(self, **given: Any):
+        self._ledger.write()
+        return super().close(**given)
+
+
+def of_place(info: dict[str, Any], place: int) -> dict[str, Any]:
+    """What a vector's info says of one place; of an episode's last step it stands apart if the next began within it."""
+    if "final_info" in info and info["_final_info"][place]:
+        info = info["final_info"]
+    told = [name for name in info if not name.startswith("_") and isinstance(info[name], np.ndarray)]
+    return {name: info[name][place] for name in told if f"_{name}" not in info or info[f"_{name}"][place]}
+
+
+def _known(env: Any) -> dict[str, str]:
+    """What our own environments say of themselves."""
+    endless = getattr(env.unwrapped, "endless", None)
+    return {"environment": endless.world.name, "dilemma": endless.dilemma} if endless else {}
+
+
+def _number(reward: Any) -> float:
+    """A reward; of a vector, its first component, which is the task's own."""
+    return float(np.ravel(reward)[0])

@@ -1,0 +1,89 @@
+"""A small world whose episodes end in every way, and any episode lived again by a World's own functions alone."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from perepisode.environments import fresh
+from perepisode.environments.base import EndCause, Outcome, World
+from perepisode.pytree import pytree
+from perepisode.settings import setting
+
+
+@pytree
+class Walk:
+    here: jax.Array  # int32
+    steps: jax.Array  # int32
+
+
+@dataclass(frozen=True)
+class Cliff(World):
+    """Steps to the left or right by the world's own dice: death on one side, victory on the other, bruises between.
+
+    No other test is to find it among the worlds that are known, so it is not entered there.
+    """
+
+    width: int = setting(3, "cells to either side", low=1)
+
+    name, dilemmas, actions = "cliff", ("bruises", "noise"), 3
+
+    def reset(self, key):
+        return Walk(jax.random.randint(key, (), -1, 2), jnp.int32(0))
+
+    def step(self, key, state, action):
+        here = state.here + jax.random.randint(key, (), -1, 2) + action - 1
+        after = Walk(here, state.steps + 1)
+        ends = [here <= -self.width, here >= self.width, after.steps >= 12]
+        causes = [jnp.int32(cause) for cause in (EndCause.DEATH, EndCause.WON, EndCause.TIMEOUT)]
+        counts = jnp.stack([jnp.abs(here), action]).astype(jnp.int32)
+        cause = jnp.select(ends, causes, jnp.int32(EndCause.RUNNING))
+        return after, Outcome(here.astype(jnp.float32), counts, counts, {}, cause)
+
+    def observe(self, state):
+        return jnp.stack([state.here, state.steps])
+
+    @property
+    def longest(self):
+        return 12
+
+
+class Counted(Cliff):
+    """It counts the worlds that are made, by calling back, so that a test can say how many they are."""
+
+    made = 0
+
+    def reset(self, key):
+        jax.debug.callback(self._count, jax.random.key_data(key))
+        return super().reset(key)
+
+    @staticmethod
+    def _count(_):
+        Counted.made += 1
+
+
+@cache
+def _compiled(own: World, see):
+    return jax.jit(own.reset), jax.jit(own.step), jax.jit(see or (lambda state: own.vector(own.observe(state))))
+
+
+def lived_again(own: World, key, serial: int, actions, see=None) -> tuple[list, list]:
+    """Episode `serial` of a key: what is seen before every step and at the end, and the outcomes."""
+    reset, step, see = _compiled(own, see)
+    episode = fresh.episode_key(key, serial)
+    state = reset(fresh.reset_key(episode))
+    seen, outcomes = [np.asarray(see(state))], []
+    for time, action in enumerate(actions):
+        state, outcome = step(fresh.world_key(episode, time), state, action)
+        seen.append(np.asarray(see(state)))
+        outcomes.append(jax.device_get(outcome))
+    return seen, outcomes
+
+
+def key_of(seed: int):
+    """The key that a place with that seed of Gymnasium's begins with: two words of its own generator."""
+    from gymnasium.utils.seeding import np_random
+
+    return jax.random.wrap_key_data(np_random(seed)[0].integers(0, 2**32, 2, np.uint32))

@@ -1,0 +1,202 @@
+"""The Gymnasium door and the recorder: Gymnasium's own checker, both modes of reset, seeds, exact counts."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perepisode.environments import WORLDS, make
+from perepisode.evaluation import episodes
+from tests.interop.again import Cliff, key_of, lived_again
+
+pytest.importorskip("gymnasium")
+import gymnasium
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from perepisode.interop.gymnasium import Env, VectorEnv, register
+from perepisode.interop.recorder import record
+
+PLACES, STEPS, SEED = 4, 40, 17
+OPTIONS = {"horizon": 8, "chance": 0.6, "gain": 4.0}
+ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))
+MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """Cliff in both modes, recorded: mode → (first observation, what every step returned, the recorded table)."""
+
+    def play(mode):
+        envs = VectorEnv(Cliff(), PLACES, autoreset_mode=mode)
+        path = tmp_path_factory.mktemp("recorded") / "episodes.parquet"
+        envs = record(envs, path, method="random", seed=0)
+        first, _ = envs.reset(seed=SEED)
+        steps = [envs.step(action) for action in ACTIONS]
+        envs.close()
+        return first, steps, path
+
+    return {mode: play(mode) for mode in MODES}
+
+
+def lives(played, mode, place):
+    """(serial, actions, costs, rewards, last observation) of every episode that ended in a place, as a caller sums."""
+    _, steps, _ = played[mode]
+    actions, costs, rewards, over = [], [], [], False
+    for time, (observation, reward, terminated, truncated, info) in enumerate(steps):
+        if over and mode is AutoresetMode.NEXT_STEP:
+            assert not info["_cost"][place]
+            assert reward[place] == info["cost"][place] == 0
+            over = False
+            continue
+        actions.append(ACTIONS[time, place])
+        costs.append(info["cost"][place])
+        rewards.append(reward[place])
+        over = terminated[place] or truncated[place]
+        if over:
+            last = info["final_obs"][place] if mode is AutoresetMode.SAME_STEP else observation[place]
+            yield actions, costs, rewards, last, bool(truncated[place])
+            actions, costs, rewards = [], [], []
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("place", range(PLACES))
+def test_episodes_equal_those_lived_again_in_the_world(played, mode, place):
+    own = Cliff()
+    serial = -1
+    for serial, (actions, costs, rewards, last, truncated) in enumerate(lives(played, mode, place)):
+        seen, outcomes = lived_again(own, key_of(SEED + place), serial, actions)
+        np.testing.assert_array_equal(costs, [one.violations[0] for one in outcomes])
+        np.testing.assert_array_equal(rewards, [one.task_reward for one in outcomes])
+        np.testing.assert_array_equal(last, seen[-1])
+        assert outcomes[-1].ended
+        assert truncated == (outcomes[-1].end_cause == 2)
+    assert serial >= 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_recorder_writes_the_exact_counts_and_the_report_reads_them(played, mode):
+    table = episodes.read(played[mode][2])
+    columns = ["env_index", "violations", "return", "length", "violations_noise"]
+    counted = [
+        (place, sum(costs), sum(rewards), len(costs), sum(taken))
+        for place in range(PLACES)
+        for taken, costs, rewards, _, _ in lives(played, mode, place)
+    ]
+    table = table.sort_values(["env_index", "episode_index"], ignore_index=True)
+    pd.testing.assert_frame_equal(table[columns], pd.DataFrame(counted, columns=columns), check_dtype=False)
+    assert set(table["environment"]) == {"cliff"}
+    assert set(table["dilemma"]) == {"bruises"}
+
+
+def test_our_vector_is_gymnasiums_own_vector_of_our_single_worlds(tmp_path):
+    """To the number until a place's first episode has ended; in names, shapes and types ever after."""
+    ours = VectorEnv(Cliff(), PLACES, autoreset_mode=AutoresetMode.SAME_STEP)
+    theirs = SyncVectorEnv([lambda: Env(Cliff())] * PLACES, autoreset_mode=AutoresetMode.SAME_STEP)
+    theirs = record(theirs, tmp_path / "theirs.parquet", method="random", seed=0)
+    assert (ours.observation_space, ours.action_space) == (theirs.observation_space, theirs.action_space)
+    np.testing.assert_array_equal(ours.reset(seed=SEED)[0], theirs.reset(seed=SEED)[0])
+    costs, first, finals = np.zeros(PLACES), np.ones(PLACES, bool), 0
+    for action in ACTIONS[:12]:
+        (seen, *mine, my_info), (other_seen, *others, info) = ours.step(action), theirs.step(action)
+        for one, other in zip(mine, others):
+            np.testing.assert_array_equal(one[first], other[first])
+        costs += my_info["cost"] * first
+        for place in np.flatnonzero(first & (mine[1] | mine[2])):
+            assert my_info["_final_obs"][place]
+            assert info["_final_obs"][place]
+            np.testing.assert_array_equal(my_info["final_obs"][place], info["final_obs"][place])
+            assert my_info["final_info"]["cost"][place] == info["final_info"]["cost"][place]
+            assert my_info["final_info"].keys() == info["final_info"].keys()
+            finals += 1
+        first &= ~(mine[1] | mine[2])
+        np.testing.assert_array_equal(seen[first], other_seen[first])
+        assert (seen.shape, seen.dtype) == (other_seen.shape, other_seen.dtype)
+    assert finals == PLACES
+    recorded = theirs.table().query("episode_index == 0").set_index("env_index")["violations"]
+    np.testing.assert_array_equal(recorded.sort_index(), costs)
+
+
+@pytest.mark.parametrize("options", [{}, {"reward": "penalised", "price": 2.0}])
+def test_gymnasiums_own_checker_passes(options):
+    env = gymnasium.make("perepisode/Temptation-v0", **OPTIONS, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*infinity.*")  # the bounds of a world's observations are not known
+        check_env(env.unwrapped)
+
+
+def test_seeds_are_gymnasiums():
+    env = Env("temptation", **OPTIONS)
+    first, _ = env.reset(seed=3)
+    second, _ = env.reset()
+    third, _ = env.reset()
+    np.testing.assert_array_equal(env.reset(seed=3)[0], first)
+    np.testing.assert_array_equal(env.reset()[0], second)
+    assert not np.array_equal(second, third) or not np.array_equal(first, second)
+    np.testing.assert_array_equal(first, lived_again(make("temptation", **OPTIONS), key_of(3), 0, [])[0][0])
+    envs = VectorEnv("temptation", 3, **OPTIONS)
+    one_by_one = [Env("temptation", **OPTIONS).reset(seed=seed)[0] for seed in (5, 6, 7)]
+    np.testing.assert_array_equal(envs.reset(seed=5)[0], one_by_one)
+    np.testing.assert_array_equal(envs.reset(seed=[7, 5, 6])[0], [one_by_one[2], one_by_one[0], one_by_one[1]])
+    with pytest.raises(ValueError, match="2 seeds for 3 places"):
+        envs.reset(seed=[1, 2])
+
+
+def test_arrays_are_the_callers_own(played):
+    for mode in MODES:
+        first, steps, _ = played[mode]
+        arrays = [first, *(array for step in steps for array in step[:4]), *(step[4]["cost"] for step in steps)]
+        assert all(isinstance(array, np.ndarray) and array.flags.writeable for array in arrays)
+        assert not any(np.shares_memory(a, b) for a, b in zip(arrays, arrays[5:]))
+
+
+def test_a_vector_reward_holds_the_task_and_minus_the_cost(tmp_path):
+    how = {"reward": "vector", "disable_env_checker": True, **OPTIONS}
+    env = record(gymnasium.make("perepisode/Temptation-v0", **how), tmp_path / "one.parquet", method="all", seed=0)
+    assert env.unwrapped.reward_space.shape == (2,)
+    env.reset(seed=1)
+    env.step(1)
+    env.reset(seed=2)  # an episode that is left has no row
+    rewards = np.stack([env.step(1)[1] for _ in range(OPTIONS["horizon"])])
+    actions = [1] * OPTIONS["horizon"]
+    _, outcomes = lived_again(make("temptation", **OPTIONS), key_of(2), 0, actions)
+    np.testing.assert_array_equal(rewards, [[one.task_reward, -one.violations[0]] for one in outcomes])
+    assert rewards[0] in env.unwrapped.reward_space
+    (row,) = env.table().to_dict("records")
+    assert row["violations"] == row["violations_temptation"] == -rewards[:, 1].sum() > 0
+    assert row["return"] == pytest.approx(rewards[:, 0].sum())
+    assert row["length"] == OPTIONS["horizon"]
+
+
+def test_a_world_of_ones_own_has_an_id_once_it_is_known(monkeypatch):
+    monkeypatch.setitem(WORLDS, "steep_cliff", Cliff)
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
+    register()
+    envs = gymnasium.make_vec("perepisode/SteepCliff-v0", num_envs=PLACES, dilemma="noise", width=2)
+    assert envs.unwrapped.endless.world == Cliff(width=2)
+    assert envs.unwrapped.endless.dilemma == "noise"
+
+
+def test_a_vector_can_cut_episodes_short():
+    envs = gymnasium.make_vec("perepisode/Temptation-v0", num_envs=2, max_episode_steps=3, **OPTIONS)
+    envs.reset(seed=0)
+    cut = [envs.step(np.zeros(2, int))[3].all() for _ in range(7)]
+    assert cut == [False, False, True, False, False, False, True]
+
+
+def test_what_makes_no_sense_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="Disabled"):
+        VectorEnv("temptation", 2, autoreset_mode="Disabled")
+    with pytest.raises(ValueError, match="before reset"):
+        Env("temptation").step(0)
+    with pytest.raises(ValueError, match="pictures"):
+        Env("temptation", render_mode="rgb_array")
+    with pytest.raises(ValueError, match=r"\.parquet"):
+        record(Env("temptation"), tmp_path / "episodes.csv", method="random", seed=0)
+    costless = record(gymnasium.make("CartPole-v1"), tmp_path / "x.parquet", method="random", seed=0)
+    costless.reset(seed=0)
+    with pytest.raises(ValueError, match="no 'cost'"):
+        costless.step(0)

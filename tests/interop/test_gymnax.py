@@ -1,0 +1,216 @@
+"""The gymnax door: exact counts, episodes that can be lived again, and no world made that is not needed."""
+
+from copy import deepcopy
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from perepisode.environments import make
+from perepisode.environments.base import EndCause
+from tests.interop.again import Cliff, Counted, lived_again
+
+pytest.importorskip("gymnax")
+from gymnax.environments import environment, spaces
+
+from perepisode.interop import gymnax
+
+PLACES, STEPS = 6, 50
+OPTIONS = {"horizon": 8, "chance": 0.6, "gain": 4.0}  # powers of two: observations have no rounding
+
+
+def play(env, params, keys, actions):
+    """Every step of every place, through `vmap(step)` in one scan: [step, place, ...]."""
+
+    @jax.jit
+    def whole(keys, actions):
+        observation, state = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
+
+        def one(carry, action):
+            observation, state = carry
+            values = jax.vmap(env.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
+            return values[:2], (observation, state.serial, *values)
+
+        return jax.lax.scan(one, (observation, state), actions)[1]
+
+    return jax.tree.map(np.asarray, whole(keys, actions))
+
+
+@pytest.fixture(scope="module", params=[make("temptation", **OPTIONS), Cliff()], ids=lambda own: own.name)
+def played(request):
+    """A world, the keys and actions of some places, and all that `step` returned."""
+    env, params = gymnax.make(request.param)
+    keys = jax.random.split(jax.random.key(3), PLACES)
+    actions = np.random.default_rng(0).integers(0, env.num_actions, (STEPS, PLACES))
+    return request.param, keys, actions, play(env, params, keys, actions)
+
+
+def episodes(played):
+    """(place, serial, the steps that it took) of every episode that ended."""
+    _, _, _, (_, _, _, _, _, terminated, truncated, _) = played
+    for place in range(PLACES):
+        ends = np.flatnonzero((terminated | truncated)[:, place])
+        for serial, (first, last) in enumerate(zip([0, *(ends[:-1] + 1)], ends)):
+            yield place, serial, slice(first, last + 1)
+
+
+def test_every_episode_equals_the_one_lived_again_in_the_world(played):
+    own, keys, actions, (before, serials, after, _, reward, terminated, truncated, info) = played
+    lived = list(episodes(played))
+    assert len(lived) > 4 * PLACES
+    for place, serial, steps in lived[:: len(lived) // 10]:
+        seen, outcomes = lived_again(own, keys[place], serial, actions[steps, place])
+        np.testing.assert_array_equal(serials[steps, place], serial)
+        np.testing.assert_array_equal(before[steps, place], seen[:-1])
+        np.testing.assert_array_equal(info["final_observation"][steps, place], seen[1:])
+        np.testing.assert_array_equal(after[steps, place][:-1], np.asarray(seen)[1:-1])
+        np.testing.assert_array_equal(reward[steps, place], [one.task_reward for one in outcomes])
+        counts = np.stack([one.violations for one in outcomes])
+        for name, column in zip(own.dilemmas, counts.T):
+            np.testing.assert_array_equal(info[f"violations_{name}"][steps, place], column)
+        np.testing.assert_array_equal(info["cost"][steps, place].sum(), counts[:, 0].sum())
+        assert not any(one.ended for one in outcomes[:-1])
+        timeout = outcomes[-1].end_cause == EndCause.TIMEOUT
+        assert (truncated[steps, place][-1], terminated[steps, place][-1]) == (timeout, not timeout)
+
+
+def test_the_observation_after_an_episode_is_the_first_of_the_next(played):
+    own, keys, _, (_, _, after, *_) = played
+    for place, serial, steps in list(episodes(played))[:5]:
+        first, _ = lived_again(own, keys[place], serial + 1, [])
+        np.testing.assert_array_equal(after[steps, place][-1], first[0])
+
+
+def test_both_ends_of_the_cliff_and_the_clock_were_reached(played):
+    own, keys, actions, _ = played
+    causes = {int(lived_again(own, keys[p], n, actions[s, p])[1][-1].end_cause) for p, n, s in episodes(played)}
+    expected = {EndCause.DEATH, EndCause.WON, EndCause.TIMEOUT} if own.name == "cliff" else {EndCause.TIMEOUT}
+    assert causes == expected
+
+
+def test_a_place_is_the_same_alone_in_a_batch_and_in_a_batch_of_batches():
+    env, params = gymnax.make(Cliff())
+    keys = jax.random.split(jax.random.key(5), PLACES)
+    actions = np.random.default_rng(1).integers(0, 3, (STEPS, PLACES))
+    batch = play(env, params, keys, actions)
+
+    def spread(tree):
+        return jax.tree.map(lambda leaf: leaf.reshape(2, PLACES // 2, *leaf.shape[1:]), tree)
+
+    step = jax.jit(jax.vmap(jax.vmap(env.step, in_axes=(0, 0, 0, None)), in_axes=(0, 0, 0, None)))
+    _, nested = jax.vmap(jax.vmap(env.reset))(spread(keys))
+    _, alone = env.reset(keys[2])
+    for time in range(STEPS):
+        observation, nested, reward, *_ = step(spread(keys), nested, spread(actions[time]), params)
+        np.testing.assert_array_equal(observation.reshape(PLACES, -1), batch[2][time])
+        np.testing.assert_array_equal(reward.reshape(PLACES), batch[4][time])
+        seen, alone, *_ = env.step(keys[0], alone, actions[time, 2], params)
+        np.testing.assert_array_equal(seen, batch[2][time][2])
+
+
+def test_worlds_are_made_only_for_episodes_that_ended():
+    env, params = gymnax.make(Counted())
+    keys = jax.random.split(jax.random.key(7), 32)
+    _, state = jax.vmap(env.reset)(keys)
+    step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
+    jax.effects_barrier()
+    Counted.made, ended = 0, 0
+    for _ in range(60):
+        _, state, _, terminated, truncated, _ = step(keys, state, jnp.ones(32, int), params)
+        ended += int((terminated | truncated).sum())
+    jax.effects_barrier()
+    assert ended > 32
+    # those that began, one spare a place, and what fills the last of each few that are made at once
+    assert ended <= Counted.made <= 1.5 * (ended + 32)
+
+
+def test_no_world_is_made_while_no_episode_ends():
+    env, params = gymnax.make(Counted(width=100))
+    keys = jax.random.split(jax.random.key(7), 32)
+    _, state = jax.vmap(env.reset)(keys)
+    jax.effects_barrier()
+    Counted.made = 0
+    step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
+    for _ in range(11):
+        _, state, _, terminated, truncated, _ = step(keys, state, jnp.ones(32, int), params)
+    assert not (terminated | truncated).any()
+    jax.effects_barrier()
+    assert Counted.made == 0
+
+
+def test_five_values_join_both_ends_and_survive_copies():
+    six, params = gymnax.make(Cliff(), dilemma="noise")
+    five, copied = deepcopy(gymnax.make(Cliff(), dilemma="noise", values=5))
+    assert copied.max_steps_in_episode == params.max_steps_in_episode == 12
+    assert five == deepcopy(five)
+    assert hash(five) == hash(deepcopy(five))
+    assert five != six
+    keys = jax.random.split(jax.random.key(3), PLACES)
+    actions = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))
+    *_, reward, terminated, truncated, info = play(six, params, keys, actions)
+    *_, same, done, short = play(five, copied, keys, actions)
+    np.testing.assert_array_equal(done, terminated | truncated)
+    np.testing.assert_array_equal(same, reward)
+    np.testing.assert_array_equal(info["cost"], actions)
+    np.testing.assert_array_equal(short["cost"], actions)
+
+
+def test_rewards_are_the_tasks_less_a_price_or_a_vector():
+    keys = jax.random.split(jax.random.key(3), PLACES)
+    actions = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))
+    task, priced, vector = (
+        play(*gymnax.make(Cliff(), "noise", **how), keys, actions)[4]
+        for how in ({}, {"reward": "penalised", "price": 0.25}, {"reward": "vector"})
+    )
+    np.testing.assert_array_equal(priced, task - np.float32(0.25) * actions)
+    np.testing.assert_array_equal(vector, np.stack([task, -actions], axis=-1))
+
+
+def test_episodes_end_earlier_where_the_parameters_say_so():
+    env, params = gymnax.make("temptation", **OPTIONS)
+    keys = jax.random.split(jax.random.key(3), PLACES)
+    *_, terminated, truncated, _ = play(env, params.replace(max_steps_in_episode=3), keys, np.zeros((9, PLACES), int))
+    np.testing.assert_array_equal(np.flatnonzero(truncated[:, 0]), [2, 5, 8])
+    assert not terminated.any()
+
+
+@pytest.mark.parametrize("old", [jax.random.PRNGKey, jax.random.key, partial(jax.random.key, impl="rbg")])
+def test_keys_of_every_kind_are_keys(old):
+    env, params = gymnax.make("temptation", **OPTIONS)
+    observation, state = env.reset(old(1), params)
+    again, _ = env.reset(old(1), params)
+    np.testing.assert_array_equal(observation, again)
+    assert all(isinstance(np.asarray(leaf), np.ndarray) for leaf in jax.tree.leaves(state))
+
+
+def test_it_is_a_gymnax_environment():
+    env, params = gymnax.make("temptation")
+    assert isinstance(env, environment.Environment)
+    assert isinstance(env.action_space(params), spaces.Discrete)
+    assert (env.num_actions, env.action_space(params).n, env.name) == (2, 2, "temptation")
+    assert env.observation_space(params).shape == (3,)
+    assert params.max_steps_in_episode == env.default_params.max_steps_in_episode == 40
+    assert hash(params) == hash(env.default_params)  # wrappers of Craftax's baselines compile for each value of them
+    observation, state = env.reset_env(jax.random.key(0), params)
+    seen, after, reward, terminated, _ = env.step_env(jax.random.key(1), state, 0, params)
+    np.testing.assert_array_equal(seen, env.get_obs(after))
+    assert (float(reward), bool(terminated), observation.shape) == (0.75, False, (3,))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"world": "nowhere"}, "nowhere"),
+        ({"dilemma": "no_lying"}, "no_lying.*temptation"),
+        ({"reward": "none"}, "reward 'none'.*penalised"),
+        ({"reward": "penalised"}, "price"),
+        ({"price": 1.0}, "price"),
+        ({"values": 4}, "values=4"),
+        ({"horizon": 0}, "horizon"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(given, said):
+    with pytest.raises(ValueError, match=said):
+        gymnax.make(**{"world": "temptation", **given})

@@ -1,0 +1,31 @@
+"""Doors without their libraries: one line that says what to install; everything else works without them."""
+
+import sys
+from importlib import import_module
+
+import pytest
+
+DOORS = [
+    ("gymnax", "gymnax", "gymnax"),
+    ("gymnasium", "gymnasium", "gymnasium"),
+    ("recorder", "gymnasium", "gymnasium"),
+    ("sb3", "stable_baselines3", "sb3"),
+]
+
+
+@pytest.mark.parametrize(("door", "library", "extra"), DOORS)
+def test_a_missing_library_is_named_with_its_extra(monkeypatch, door, library, extra):
+    for name in [name for name in sys.modules if name.split(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)  # Python's own way to say that it is not there
+    monkeypatch.delitem(sys.modules, f"perepisode.interop.{door}", raising=False)
+    with pytest.raises(ModuleNotFoundError) as said:
+        import_module(f"perepisode.interop.{door}")
+    assert str(said.value).endswith(f"needs {library}; install what is missing: pip install 'perepisode[{extra}]'")
+
+
+def test_what_the_doors_share_needs_no_library():
+    """None of them is asked for by name, and the world plays."""
+    endless = import_module("perepisode.interop.endless")
+    assert not {"gymnax", "gymnasium"} & set(vars(endless))
+    assert endless.Endless.of("temptation", None, "task", None, {}).features == 3

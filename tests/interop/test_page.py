@@ -1,0 +1,73 @@
+"""docs/doors.md as its reader has it: every block of Python runs, and the report reads what the recorder wrote."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from perepisode import cli
+from perepisode.environments.temptation import Temptation, exact
+
+PAGE = Path(__file__).parents[2] / "docs" / "doors.md"
+RUN = ("gymnax", "rejax", "Gymnasium", "Stable-Baselines3", "The recorder")
+
+
+def section(heading: str) -> str:
+    parts = re.split(r"^##+ ", PAGE.read_text(), flags=re.MULTILINE)
+    return next(part for part in parts if part.startswith(f"{heading}\n"))
+
+
+def test_every_block_of_python_is_run_here():
+    assert [section(heading).count("```python") for heading in RUN] == [1] * len(RUN)
+    assert PAGE.read_text().count("```python") == len(RUN)
+
+
+@pytest.mark.parametrize("heading", ["gymnax", "Gymnasium"])
+def test_the_blocks_run(heading):
+    pytest.importorskip(heading.lower())
+    (code,) = re.findall(r"```python\n(.*?)```", section(heading), re.DOTALL)
+    exec(code, {})
+
+
+@pytest.mark.slow
+def test_rejax_learns_to_within_two_percent_of_the_exact_optimum():
+    pytest.importorskip("rejax")
+    (code,) = re.findall(r"```python\n(.*?)```", section("rejax"), re.DOTALL)
+    names = {}
+    exec(code, names)
+    best = exact.linear_price(Temptation(), 0.0).mean_return
+    assert best == pytest.approx(40.0)
+    # each evaluation plays 128 episodes: the mean of the last four is known to about 0.25
+    assert names["returns"][-4:].mean() == pytest.approx(best, rel=0.02)
+    assert (names["lengths"] == Temptation().horizon).all()
+
+
+@pytest.mark.slow
+def test_stable_baselines_learns_to_within_two_percent_of_the_exact_optimum():
+    pytest.importorskip("stable_baselines3")
+    (code,) = re.findall(r"```python\n(.*?)```", section("Stable-Baselines3"), re.DOTALL)
+    said = []
+    exec(code, {"print": said.append})
+    ((mean, _),) = said
+    assert mean == pytest.approx(exact.linear_price(Temptation(), 0.0).mean_return, rel=0.02)
+
+
+def test_the_recorders_tables_are_reported(tmp_path, monkeypatch):
+    pytest.importorskip("gymnasium")
+    monkeypatch.chdir(tmp_path)
+    text = section("The recorder")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(code, {})
+    tables = [pd.read_parquet(path) for path in sorted(tmp_path.glob("random-*.parquet"))]
+    # 200 steps hold four whole episodes of forty and the steps that begin the next ones
+    assert [len(table) for table in tables] == [8 * 4] * 3
+    assert (pd.concat(tables)["length"] == 40).all()
+    (command,) = re.findall(r"```sh\n(.*?)\n```", text, re.DOTALL)
+    program, *words = shlex.split(command)
+    assert program == "perepisode"
+    with pytest.raises(SystemExit) as done:
+        cli.main(words)
+    assert done.value.code == 0
+    assert "random" in (tmp_path / "report" / "index.html").read_text()
