@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
-from perepisode import settings
+from perepisode import outside, settings
 from perepisode.config import Learner, Protocol, Refused, Shape
 from perepisode.later import jax, jnp
 from perepisode.pytree import pytree, static
@@ -167,5 +167,6 @@ def world(cls):
     made = dataclass(frozen=True)(cls)
     if getattr(made, "actions", 0) > MOST_ACTIONS:
         raise Refused(f"{made.__name__} has {made.actions} actions, a byte in a table: at most {MOST_ACTIONS}")
+    outside.note(made)
     settings.declare("world", made, ("name", "dilemmas", "actions"), WORLDS)
     return made

@@ -16,7 +16,7 @@ from perepisode.compilation import cache_folder
 from perepisode.config import Protocol, Refused, canonical
 from perepisode.environments import WORLDS
 from perepisode.evaluation import episodes
-from perepisode.outside import HINT
+from perepisode.outside import HINT, Changed
 from perepisode.report.style import per_episode
 from perepisode.runs import Run, RunFolder, versions
 from perepisode.trained import AgentFile, Trained
@@ -204,5 +204,7 @@ def _chosen(number: int, row: dict[str, Any], trained: dict[str, Trained]) -> Ch
         return Chosen(number, row, None, None, "The run's folder was not found; the world has its default options.")
     try:
         return Chosen(number, row, own.read(), own)
+    except Changed:
+        raise
     except Refused as error:
         return Chosen(number, row, None, None, f"{error}. The world has its default options.")
