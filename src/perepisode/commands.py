@@ -48,7 +48,7 @@ def train(
         method=tuple(_word(one) for one in _several(method)),
         gamma=_several(gamma),
         seeds=_several(seeds),
-        steps=steps,
+        steps=_plain(steps),
         detector=detector,
         penalty=penalty,
         checkpoint_seconds=checkpoint_seconds,
@@ -102,7 +102,12 @@ def _word(method: str | type[Objective]) -> str:
 
 
 def _several(given: Any) -> tuple[Any, ...]:
-    """One value, or several; NumPy's numbers as Python's."""
+    """One value, or several."""
     if isinstance(given, str | Path | type) or not isinstance(given, Iterable):
         given = (given,)
-    return tuple(one.item() if hasattr(one, "item") else one for one in given)
+    return tuple(map(_plain, given))
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    return value.item() if hasattr(value, "item") else value

@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module, metadata
 from inspect import isfunction
 from pathlib import Path
@@ -75,7 +76,8 @@ def _imported(where: str, asked: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # whatever somebody's file may do when it is imported
         raise Refused(f"{asked}: {where} cannot be imported ({_said(error)})") from None
     if file and _file(found) != file:
-        raise Refused(f"{asked}: {module} is the name of another module, {_file(found) or 'a built-in one'}; rename it")
+        other = _file(found) or "which is part of Python"
+        raise Refused(f"{asked}: {module} is the name of another module, {other}; rename the file")
     return found
 
 
@@ -147,6 +149,7 @@ def _source(cls: type) -> tuple[str, bytes]:
     return cls.__module__, "".join(next(filter(None, lines), [])).encode()
 
 
+@cache
 def _version(package: str) -> dict[str, str]:
     names = () if package == "__main__" else metadata.packages_distributions().get(package, ())
     return {name: metadata.version(name) for name in names}
