@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perepisode import agents, metrics
-    from perepisode.commands import evaluate, train, watch
-    from perepisode.environments import make
+    from perepisode.commands import evaluate, make, train, watch
     from perepisode.environments.base import EndCause, Outcome, World
     from perepisode.environments.base import world as register
     from perepisode.report import report
@@ -20,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 _WHERE = {
-    "make": "environments:make",
+    "make": "commands:make",
     "register": "environments.base:world",
     "World": "environments.base:World",
     "Outcome": "environments.base:Outcome",

@@ -12,12 +12,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from perepisode import outside, settings
+from perepisode import environments, outside, settings
 from perepisode.cli import Asked, Evaluate, Watch, silently
 from perepisode.config import PAPER_SEEDS, Protocol
 from perepisode.environments import WORLDS
 from perepisode.environments.base import World
 from perepisode.methods import METHODS, Objective
+
+
+def make(env: str | type[World], **options: Any) -> World:
+    """A world, given by name, as `file.py:Class` or `module:Class`, or as the class; options have their defaults."""
+    outside.use()
+    return environments.make(outside.named("env", env, WORLDS), **options)
 
 
 def train(

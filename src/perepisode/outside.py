@@ -74,18 +74,26 @@ def _imported(where: str, asked: str) -> ModuleType:
     except Refused:
         raise
     except (Exception, SystemExit) as error:  # whatever somebody's file may do when it is imported
-        raise Refused(f"{asked}: {where} cannot be imported ({_said(error)})") from None
+        raise Refused(f"{asked}: {where} cannot be imported ({said(error)})") from None
     if file and _file(found) != file:
         other = _file(found) or "which is part of Python"
         raise Refused(f"{asked}: {module} is the name of another module, {other}; rename the file")
     return found
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
+    """What went wrong in somebody's file, and in which line of it."""
     if isinstance(error, ImportError | SyntaxError):  # which say where
         return str(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error}; line {last.lineno} of {Path(last.filename).name}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _ours(frame.filename)]
+    where = f"; line {frames[-1].lineno} of {Path(frames[-1].filename).name}" if frames else ""
+    return f"{type(error).__name__}: {reading.first_line(error).rstrip('.')}{where}"
+
+
+def _ours(file: str) -> bool:
+    """Or a library's, or Python's own."""
+    libraries = ("site-packages", "<frozen", os.path.dirname(os.__file__), os.path.dirname(__file__))
+    return any(place in file for place in libraries)
 
 
 def _file(module: ModuleType | None) -> Path | None:

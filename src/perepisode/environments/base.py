@@ -158,15 +158,28 @@ class World:
 
 
 WORLDS: dict[str, type[World]] = {}
-MOST_ACTIONS = 256
+MOST_ACTIONS = 2**16
+
+
+def action_type(world: World) -> str:
+    """How a table holds an action: in a byte where that is enough."""
+    return "uint8" if world.actions <= 2**8 else "uint16"
 
 
 @dataclass_transform(frozen_default=True)
 def world(cls):
     """A frozen dataclass, known by its name from now on."""
     made = dataclass(frozen=True)(cls)
-    if getattr(made, "actions", 0) > MOST_ACTIONS:
-        raise Refused(f"{made.__name__} has {made.actions} actions, a byte in a table: at most {MOST_ACTIONS}")
+    _well_said(made)
     outside.note(made)
     settings.declare("world", made, ("name", "dilemmas", "actions"), WORLDS)
     return made
+
+
+def _well_said(cls: type[World]) -> None:
+    """Refuse a declaration that no program could be built on; what is missing altogether is refused by `declare`."""
+    actions, dilemmas = getattr(cls, "actions", 1), getattr(cls, "dilemmas", ("",))
+    if not isinstance(actions, int) or not 1 <= actions <= MOST_ACTIONS:
+        raise Refused(f"{cls.__name__} has actions = {actions!r}; it must be a whole number from 1 to {MOST_ACTIONS}")
+    if not isinstance(dilemmas, tuple) or not dilemmas or len(set(dilemmas)) < len(dilemmas):
+        raise Refused(f"{cls.__name__} has dilemmas = {dilemmas!r}; it must be a tuple of names, such as ('harm',)")
