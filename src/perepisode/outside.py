@@ -137,7 +137,7 @@ def hint(stated: Mapping[str, str]) -> str:
 def _made_of(cls: type) -> dict[str, str]:
     contents: dict[str, bytes] = {}
     found: dict[str, str] = {}
-    for base in cls.__mro__:
+    for base in (*cls.__mro__, *getattr(cls, "made_with", ())):
         package = base.__module__.partition(".")[0]
         if package == "perepisode" or package in sys.stdlib_module_names:
             continue

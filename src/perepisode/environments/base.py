@@ -95,6 +95,7 @@ class World:
     actions: ClassVar[int]
     version: ClassVar[int] = 1  # raised when what it counts changes: a part of a run's id from 2 on
     harms: ClassVar[Mapping[str, str]] = {}  # what a violation of a dilemma is, where a word or two say it
+    made_with: ClassVar[tuple[type, ...]] = ()  # classes from elsewhere that it plays by: a run remembers them too
     paper: ClassVar[bool] = False  # whether the numbers that the paper prints are of this world
 
     # unless somebody says otherwise
