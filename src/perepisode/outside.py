@@ -114,6 +114,9 @@ def note(cls: type) -> None:
 def sources(*classes: type) -> dict[str, str]:
     """Digests of the files that these classes and their bases stand in, and versions of the packages that they belong
     to, by name; "" where a source cannot be read.  What is part of this package has none: its version tells."""
+    for cls in classes:
+        if cls not in _MADE_OF:  # it was not declared, but stands in for one that was
+            note(cls)
     return {name: said for cls in classes for name, said in _MADE_OF[cls].items()}
 
 
