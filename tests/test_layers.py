@@ -30,6 +30,7 @@ FLOORS = (
     ("study",),
     ("agents",),
     ("cli",),
+    ("commands",),
     ("__main__",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -5,13 +5,12 @@ the calls, so that help, planning and mistakes are answered at once.
 """
 
 import contextlib
-import hashlib
 import io
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, make_dataclass, replace
 from errno import EDQUOT, EIO, ENOSPC
 from itertools import product
@@ -24,7 +23,7 @@ from perepisode import later, outside, reading, settings, terminal
 from perepisode.config import PAPER_SEEDS, Learner, Protocol, Refused
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS
-from perepisode.runs import Run
+from perepisode.runs import Run, RunFolder
 from perepisode.settings import setting
 
 RESUME_ME, DISK, WRONG_INPUT, DIVERGED = 75, 74, 2, 3  # exit codes; the first two are sysexits' TEMPFAIL and IOERR
@@ -55,7 +54,7 @@ def _group(about: str, owners: Iterable[type], *others: type) -> Any:
 
 
 _METHODS = (
-    f"One or several of {', '.join(METHODS)}, or your own as module:Class; they train side by side.  Settings given "
+    f"One or several of {', '.join(METHODS)}, or your own as file.py:Class; they train side by side.  Settings given "
     "below go to every one of them that has such a setting.  What only one of them is to have follows its name: "
     "--method esr:budget=1,2:told=loud ser:weight=0.1 lagrangian:budget=0.5."
 )
@@ -65,7 +64,7 @@ _METHODS = (
 class Asked:
     """What `train` is asked beside settings."""
 
-    env: Annotated[str, _help(f"World: {', '.join(WORLDS)}, or your own as module:Class.")] = "temptation"
+    env: Annotated[str, _help(f"World: {', '.join(WORLDS)}, or your own as file.py:Class.")] = "temptation"
     dilemma: str | None = None  # What is to be avoided; the world's first dilemma if left out.
     method: Annotated[tuple[str, ...], _help(_METHODS)] = ("esr",)
     gamma: tuple[float, ...] = settings.like(Run, "gamma", (0.99,))  # Discount factor in (0, 1].
@@ -79,6 +78,56 @@ class Asked:
     checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
     chunk: int = setting(10, low=1, high=1000)  # Updates between two looks at signals and files.
     out: Path = Path("out")  # Folder of run folders.
+
+    def runs_with(self, given: dict[str, list[str]]) -> tuple[list[Run], dict[str, bytes]]:
+        """The runs that are asked for with these settings, checked, and the files that they name by digest."""
+        env = outside.named("env", self.env, WORLDS)
+        world, files, runs = WORLDS[env], {}, []
+        run = Run(
+            env=env,
+            dilemma=self.dilemma or world.dilemmas[0],
+            steps=int(self.steps or world.steps),
+            detector=self.detector,
+            penalty=self.penalty,
+            learner=world.learner,
+        )
+        methods = [Chosen.read(text) for text in self.method]
+        for method, texts in zip(methods, _each(methods, given, (world, Learner))):
+            values = _values(texts, {"method": METHODS[method.name], "world": world, "learner": Learner}, files)
+            for own, options, learner in product(*map(_combinations, values.values())):
+                one = replace(run, method=method.name, settings=own, world=options)
+                one = replace(one, learner=replace(world.learner, **learner))
+                runs += [replace(one, gamma=gamma, seed=seed) for gamma in self.gamma for seed in self.seeds]
+        if not runs:
+            raise Refused("there is no run to train; give at least one of --method, --seeds and --gamma")
+        found = Counter(run.checked().id for run in runs)
+        if twice := [run for run in runs if found[run.id] > 1]:
+            raise Refused(f"the same run was given twice: {twice[0].method} {twice[0].arm}, seed {twice[0].seed}")
+        return runs, files
+
+    def train(self, given: dict[str, list[str]], quiet: bool = False) -> list[RunFolder]:
+        """Train those runs, each population in a program of its own."""
+        later.require("train")
+        runs, files = self.runs_with(given)
+        from perepisode.study.packing import pack
+        from perepisode.training.train import Options, check, train
+
+        populations = pack(runs, len(runs))
+        for members in populations:
+            check(members)
+        _prepare_jax("train")
+        from perepisode.training.progress import Progress, for_this_terminal
+
+        say = silently if quiet else print
+        if len(populations) > 1:
+            say(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
+        folders = []
+        for members in populations:
+            progress = Progress() if quiet else for_this_terminal(runs)
+            folders += train(members, Options(self.out, self.chunk, self.checkpoint_seconds, progress, files, say))
+        for folder in folders:
+            say(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
+        return folders
 
 
 LEARNT = "Several values are swept.  Defaults are the paper's; temptation has its own."
@@ -96,26 +145,7 @@ class Train(Asked):
     learner_settings: tyro.conf.OmitArgPrefixes[OF_LEARNER] = OF_LEARNER()  # pyright: ignore  # noqa: RUF009
 
     def __call__(self) -> int:
-        later.require("train")
-        runs, files = self.runs()
-        from perepisode.compilation import use_cache
-        from perepisode.study.packing import pack
-        from perepisode.training.train import Options, check, train
-
-        populations = pack(runs, len(runs))
-        for members in populations:
-            check(members)
-        use_cache()
-        from perepisode.training.progress import for_this_terminal
-
-        if len(populations) > 1:
-            print(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
-        folders = []
-        for members in populations:
-            options = Options(self.out, self.chunk, self.checkpoint_seconds, for_this_terminal(runs), files)
-            folders += train(members, options)
-        for folder in folders:
-            print(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
+        folders = self.train(self._given())
         lost = [folder.path.name for folder in folders if folder.failed]
         if len(lost) == len(folders):
             print("perepisode: every run diverged; try a smaller learning rate", file=sys.stderr)
@@ -125,29 +155,7 @@ class Train(Asked):
 
     def runs(self) -> tuple[list[Run], dict[str, bytes]]:
         """The runs this command asks for, checked, and the files that they name by digest."""
-        env = outside.named("env", self.env, WORLDS)
-        world, files, runs = WORLDS[env], {}, []
-        run = Run(
-            env=env,
-            dilemma=self.dilemma or world.dilemmas[0],
-            steps=int(self.steps or world.steps),
-            detector=self.detector,
-            penalty=self.penalty,
-            learner=world.learner,
-        )
-        methods = [Chosen.read(text) for text in self.method]
-        for method, texts in zip(methods, _each(methods, self._given(), (world, Learner))):
-            given = _values(texts, {"method": METHODS[method.name], "world": world, "learner": Learner}, files)
-            for own, options, learner in product(*map(_combinations, given.values())):
-                one = replace(run, method=method.name, settings=own, world=options)
-                one = replace(one, learner=replace(world.learner, **learner))
-                runs += [replace(one, gamma=gamma, seed=seed) for gamma in self.gamma for seed in self.seeds]
-        if not runs:
-            raise Refused("there is no run to train; give at least one of --method, --seeds and --gamma")
-        found = Counter(run.checked().id for run in runs)
-        if twice := [run for run in runs if found[run.id] > 1]:
-            raise Refused(f"the same run was given twice: {twice[0].method} {twice[0].arm}, seed {twice[0].seed}")
-        return runs, files
+        return self.runs_with(self._given())
 
     def _given(self) -> dict[str, list[str]]:
         """Every setting on the command line, by name, with its values as they were typed."""
@@ -226,7 +234,7 @@ def _values(texts: dict[str, list[str]], owners: dict[str, type], files: dict[st
         if len(set(typed)) < len(typed):
             raise Refused(f"--{one.name} {' '.join(typed)} names a value twice")
         contents = [reading.content(text, "give another file") for text in typed if one.file]
-        given[owner][one.name] = values = list(map(_digest, contents) if one.file else map(one.read, typed))
+        given[owner][one.name] = values = list(map(reading.digest, contents) if one.file else map(one.read, typed))
         files |= zip(values, contents)
     return given
 
@@ -264,18 +272,23 @@ class Evaluate:
     seed: int = settings.like(Protocol, "seed")  # Of the worlds the agents are judged in.
 
     def __call__(self) -> int:
-        _prepare_jax("evaluate")
-        from perepisode.evaluation.rollout import evaluate
         from perepisode.report import printed
 
-        if not self.paths:
-            raise Refused("no run given; name run folders, a folder of them, or agents")
-        out = self.out or _home(self.paths[0]) / "episodes.parquet"
-        evaluate(self.paths, out, self.envs, self.steps, self.first, self.seed)
+        out = self.judge()
         printed.judged(out)
         runs = " ".join(dict.fromkeys(str(_home(path) if path.is_dir() else path) for path in self.paths))
         print(f"wrote {out}\nnext: perepisode report {out} --runs {runs}")
         return 0
+
+    def judge(self, say: Callable[[str], None] = print) -> Path:
+        """Do so; the table's path."""
+        _prepare_jax("evaluate")
+        from perepisode.evaluation.rollout import evaluate
+
+        if not self.paths:
+            raise Refused("no run given; name run folders, a folder of them, or agents")
+        out = self.out or _home(self.paths[0]) / "episodes.parquet"
+        return evaluate(self.paths, out, self.envs, self.steps, self.first, self.seed, say)
 
 
 @dataclass(frozen=True)
@@ -316,15 +329,11 @@ class Report:
     names: tuple[str, ...] = ()
 
     def __call__(self) -> int:
-        from perepisode.report import printed
-        from perepisode.report.exports import FORMATS
-        from perepisode.report.page import build
-        from perepisode.trained import find
+        from perepisode.report import printed, report
 
-        curves = [trained for path in self.runs for trained in find(path)]
-        page = build(
-            self.episodes, self.out, curves, self.utilities, self.exact, self.watch, self.discussion,
-            float("nan") if self.limit is None else self.limit, self.cvar, _named(self.names), FORMATS, printed.report,
+        page = report(
+            self.episodes, self.out, self.runs, self.utilities, self.exact, self.watch, self.discussion,
+            self.limit, self.cvar, _named(self.names), told=printed.report,
         )  # fmt: skip
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
@@ -346,12 +355,16 @@ class Watch:
     out: Path = Path("watch")  # Folder to write.
 
     def __call__(self) -> int:
+        page = self.replay()
+        print(f"wrote {page}\nnext: open it in a browser")
+        return 0
+
+    def replay(self, say: Callable[[str], None] = print) -> Path:
+        """Do so; the page's path."""
         _prepare_jax("watch")
         from perepisode.replay.watch import watch
 
-        page = watch(self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.restraint)
-        print(f"wrote {page}\nnext: open it in a browser")
-        return 0
+        return watch(self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.restraint, say)
 
 
 @dataclass(frozen=True)
@@ -496,6 +509,10 @@ def _say(what: object) -> None:
     print(f"perepisode: {reading.one_line(what)}", file=sys.stderr)
 
 
+def silently(said: str) -> None:
+    """In place of print."""
+
+
 def _prepare_jax(command: str) -> None:
     later.require(command)
     from perepisode.compilation import use_cache
@@ -516,10 +533,6 @@ def _home(path: Path) -> Path:
     if not path.is_dir():
         return Path()
     return path.parent if (path / "run.json").exists() else path
-
-
-def _digest(content: bytes) -> str:
-    return "sha256:" + hashlib.sha256(content).hexdigest()[:12]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 What is wrong with one is said in one line, which holds the file's name, the reason and a remedy, never its content.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -122,6 +123,10 @@ def one_line(said: object) -> str:
 
 def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:120]
+
+
+def digest(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()[:12]
 
 
 def bare_name(name: Any) -> bool:

@@ -103,19 +103,28 @@ class Run:
         plain["settings"] = settings.complete(METHODS[self.method], self.settings)
         plain["world"] = settings.complete(WORLDS[self.env], self.world)
         plain["learner"] = settings.complete(Learner, plain["learner"])
-        version = WORLDS[self.env].version
-        return plain if version == 1 else {**plain, "version": version}
+        world = WORLDS[self.env]
+        also = {"version": world.version if world.version != 1 else None, "source": self.source}
+        return plain | {name: value for name, value in also.items() if value}
+
+    @property
+    def source(self) -> dict[str, str]:
+        """What its world and method are made of where they are from outside the package (outside.py)."""
+        return outside.sources(WORLDS[self.env], METHODS[self.method])
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Run:
         known = {f.name for f in fields(cls)}
-        extra = set(plain) - known - {"id", "arm", "version"}
+        extra = set(plain) - known - {"id", "arm", "version", "source"}
         if extra:
             raise Refused(f"run has unknown entries {sorted(extra)}; this version knows {sorted(known)}")
         values = {k: v for k, v in plain.items() if k in known}
-        one_of("env", values["env"], WORLDS, outside.HINT)
-        one_of("method", values["method"], METHODS, outside.HINT)
-        return cls(**{**values, "learner": Learner(**values["learner"])})
+        source = dict(plain.get("source", {}))
+        one_of("env", values["env"], WORLDS, outside.hint(source))
+        one_of("method", values["method"], METHODS, outside.hint(source))
+        run = cls(**{**values, "learner": Learner(**values["learner"])})
+        outside.check(source, run.source)
+        return run
 
     def checked(self) -> Run:
         """This run, or Refused with the value and the remedy."""
@@ -128,6 +137,11 @@ class Run:
         settings.check(WORLDS[self.env], self.world, self.env)
         WORLDS[self.env](**self.world)  # which may refuse what does not go together
         settings.check_fields(self)
+        if unread := [name for name, digest in self.source.items() if not digest]:
+            raise Refused(
+                f"{self.env} or {self.method} was declared in {unread[0]}, whose source cannot be read; put it into a "
+                "file: a run must be able to say what it was trained on"
+            )
         if self.steps < self.learner.steps_per_update:
             raise Refused(
                 f"steps={self.steps} is less than one rollout of {self.learner.envs} worlds x "
@@ -145,6 +159,7 @@ def stated(plain: Mapping[str, Any]) -> dict[str, Any]:
         for owner, part in parts.items()
         for name, value in part.items()
     }
+    found |= plain.get("source", {})
     return found | {name: plain[name] for name in ("penalty", "steps", "version") if name in plain}
 
 
@@ -321,7 +336,7 @@ def described(plain: dict[str, Any], path: Path, remedy: str) -> Run:
         run, stated = Run.from_json(values).checked(), plain.get("id")
         given = run.id
     except Refused as error:
-        raise Refused(f"{path}: {error}") from None
+        raise type(error)(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise Refused(f"{path} describes no run that this version knows ({error!r}); {remedy}") from None
     if given != stated:

@@ -137,7 +137,7 @@ def test_runs_are_not_read_unless_one_names_the_module(followed, tmp_path):
                 code, _, err = guide.call(*words, str(run))
                 assert (code, len(err.splitlines())) == (2, 1)
                 assert "method 'entropic' is unknown" in err
-                assert err.endswith("if it is your own, name its module: PEREPISODE_USE=my_module perepisode ...\n")
+                assert err.endswith("package, name its file: PEREPISODE_USE=entropic.py perepisode ...\n")
     finally:
         METHODS["entropic"] = before
 

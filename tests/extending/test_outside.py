@@ -72,8 +72,11 @@ def test_matrix_and_plan_take_a_world_from_outside(home):
         ("method", "Objective", "name = 'odd'", "odd.Odd is no method yet: it does not say its label"),
         ("method", "Objective", "name, label = 'ser', 'L'", "called 'ser': perepisode.methods.ser and odd; rename one"),
         ("env", "World", "name = 'odd'", "odd.Odd is no world yet: it does not say its dilemmas and actions"),
-        ("env", "World", "name, dilemmas, actions = 'temptation', (), 2", "two worlds are called 'temptation'"),
-        ("env", "World", "name, dilemmas, actions = 'odd', ('a',), 257", "Odd has 257 actions, a byte in"),
+        ("env", "World", "name, dilemmas, actions = 'temptation', ('a',), 2", "two worlds are called 'temptation'"),
+        ("env", "World", "name, dilemmas, actions = 'odd', ('a',), 65537", "whole number from 1 to 65536"),
+        ("env", "World", "name, dilemmas, actions = 'odd', ('a',), 2.0", "Odd has actions = 2.0; it must be a whole"),
+        ("env", "World", "name, dilemmas, actions = 'odd', (), 2", "Odd has dilemmas = (); it must be a tuple of"),
+        ("env", "World", "name, dilemmas, actions = 'odd', ('harm'), 2", "dilemmas = 'harm'; it must be a tuple of"),
     ],
 )
 def test_a_declaration_that_cannot_be_met_is_refused_when_it_is_read(tmp_path, what, base, body, said):

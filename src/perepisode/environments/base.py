@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
-from perepisode import settings
+from perepisode import outside, settings
 from perepisode.config import Learner, Protocol, Refused, Shape
 from perepisode.later import jax, jnp
 from perepisode.pytree import pytree, static
@@ -95,6 +95,7 @@ class World:
     actions: ClassVar[int]
     version: ClassVar[int] = 1  # raised when what it counts changes: a part of a run's id from 2 on
     harms: ClassVar[Mapping[str, str]] = {}  # what a violation of a dilemma is, where a word or two say it
+    made_with: ClassVar[tuple[type, ...]] = ()  # classes from elsewhere that it plays by: a run remembers them too
     paper: ClassVar[bool] = False  # whether the numbers that the paper prints are of this world
 
     # unless somebody says otherwise
@@ -169,14 +170,28 @@ class World:
 
 
 WORLDS: dict[str, type[World]] = {}
-MOST_ACTIONS = 256
+MOST_ACTIONS = 2**16
+
+
+def action_type(world: World) -> str:
+    """How a table holds an action: in a byte where that is enough."""
+    return "uint8" if world.actions <= 2**8 else "uint16"
 
 
 @dataclass_transform(frozen_default=True)
 def world(cls):
     """A frozen dataclass, known by its name from now on."""
     made = dataclass(frozen=True)(cls)
-    if getattr(made, "actions", 0) > MOST_ACTIONS:
-        raise Refused(f"{made.__name__} has {made.actions} actions, a byte in a table: at most {MOST_ACTIONS}")
+    _well_said(made)
+    outside.note(made)
     settings.declare("world", made, ("name", "dilemmas", "actions"), WORLDS)
     return made
+
+
+def _well_said(cls: type[World]) -> None:
+    """Refuse a declaration that no program could be built on; what is missing altogether is refused by `declare`."""
+    actions, dilemmas = getattr(cls, "actions", 1), getattr(cls, "dilemmas", ("",))
+    if not isinstance(actions, int) or not 1 <= actions <= MOST_ACTIONS:
+        raise Refused(f"{cls.__name__} has actions = {actions!r}; it must be a whole number from 1 to {MOST_ACTIONS}")
+    if not isinstance(dilemmas, tuple) or not dilemmas or len(set(dilemmas)) < len(dilemmas):
+        raise Refused(f"{cls.__name__} has dilemmas = {dilemmas!r}; it must be a tuple of names, such as ('harm',)")

@@ -23,7 +23,8 @@ import pandas as pd
 
 from perepisode import environments
 from perepisode.config import Protocol, Refused, canonical
-from perepisode.environments.base import EndCause
+from perepisode.environments import checking
+from perepisode.environments.base import EndCause, action_type
 from perepisode.environments.fresh import episode_key, reset_key
 from perepisode.evaluation import episodes
 from perepisode.methods import Objective
@@ -149,7 +150,10 @@ def collect(
             say(f"{played} of {finished.size * protocol.first} episodes played")
     if finished.min() < protocol.first:
         say(f"warning: some worlds did not finish {protocol.first} episodes in {done} steps; theirs are left out")
-    return jax.tree.map(lambda *x: np.concatenate(x), *records), np.concatenate(actions)
+    record = jax.tree.map(lambda *x: np.concatenate(x), *records)
+    for totals in (record.totals.violations, record.totals.paper_violations):
+        checking.counted(program.world, record.ended, totals)
+    return record, np.concatenate(actions)
 
 
 def by_network(program: ppo.Program, members: Population, params: network.Params, acting: ppo.Acting):
@@ -161,7 +165,7 @@ def by_network(program: ppo.Program, members: Population, params: network.Params
 def assemble(agents: Sequence[Agent], protocol: Protocol):
     """Program, population and stacked parameters of agents that share structure, in the population's order."""
     first = agents[0].run
-    world = environments.make(first.env, **first.world)
+    world = checking.check(environments.make(first.env, **first.world))
     learner = replace(first.learner, envs=protocol.envs, minibatches=1)
     program = ppo.Program(world, learner, 1, min(protocol.envs, 64))
     files = {name: content for agent in agents for name, content in agent.files.items()}
@@ -186,7 +190,7 @@ def roll(act: Callable, program: ppo.Program, length: int, members: Population, 
         running, _, record = population.advance(
             program.world, members, members.initial_duals(), acting.running, actions
         )
-        return ppo.Acting(running, acting.fresh, memory), (record, actions.astype(jnp.uint8))
+        return ppo.Acting(running, acting.fresh, memory), (record, actions.astype(action_type(program.world)))
 
     return jax.lax.scan(body, acting, length=length)
 

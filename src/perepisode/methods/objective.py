@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
 
-from perepisode import reading, settings
+from perepisode import outside, reading, settings
 from perepisode.config import ETHICAL_PENALTY, Refused
 from perepisode.later import jax, jnp
 from perepisode.methods.told import TOLD
@@ -191,6 +191,7 @@ METHODS: dict[str, type[Objective]] = {}
 def method(cls):
     """A frozen dataclass that JAX can trace, known by its name from now on."""
     made = pytree(cls)
+    outside.note(made)
     settings.declare("method", made, ("name", "label"), METHODS)
     return made
 

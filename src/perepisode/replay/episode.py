@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.config import Refused
-from perepisode.environments.base import EndCause, Outcome, State, World
+from perepisode.environments.base import EndCause, Outcome, State, World, action_type
 from perepisode.environments.fresh import world_key
 
 CHUNK = 256  # steps in one jitted call: one program for episodes of any length
@@ -21,7 +21,7 @@ class Replay:
     """What an episode was.  Step t (1 to `length`) leads from position t - 1 to position t; position 0 is the start."""
 
     world: World
-    actions: np.ndarray  # uint8[step]
+    actions: np.ndarray  # uint8[step], or uint16
     rewards: np.ndarray  # float32[step], of the task
     violations: np.ndarray  # int32[step, dilemma], exact
     paper_violations: np.ndarray  # int32[step, dilemma]
@@ -161,7 +161,10 @@ def _actions(row: Mapping[str, Any], world: World) -> np.ndarray:
     content = row["actions"]
     if not isinstance(content, bytes) or not content:
         raise Refused("the row's actions are not bytes; a replay needs the parquet table that `evaluate` wrote")
-    actions = np.frombuffer(content, np.uint8)
+    kind = np.dtype(action_type(world))
+    if len(content) % kind.itemsize:
+        raise Refused(f"the row's actions are cut short; {world.name} has {kind.itemsize} bytes for each")
+    actions = np.frombuffer(content, kind)
     if actions.max() >= world.actions:
         raise Refused(f"action {actions.max()} is unknown; {world.name} has actions 0 to {world.actions - 1}")
     return actions

@@ -18,7 +18,7 @@ from perepisode.compilation import cache_folder
 from perepisode.config import Protocol, Refused, canonical
 from perepisode.environments import WORLDS
 from perepisode.evaluation import episodes
-from perepisode.outside import HINT
+from perepisode.outside import HINT, Changed
 from perepisode.report.style import per_episode
 from perepisode.runs import Run, RunFolder, versions
 from perepisode.trained import AgentFile, Trained
@@ -231,5 +231,7 @@ def _played_by(trained: Trained | None) -> tuple[Run | None, Trained | None, str
         return None, None, "The run's folder was not found; the world has its default options."
     try:
         return trained.read(), trained, ""
+    except Changed:
+        raise
     except Refused as error:
         return None, None, f"{error}. The world has its default options."

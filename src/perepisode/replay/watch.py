@@ -6,6 +6,7 @@ from typing import Any
 
 from perepisode import environments
 from perepisode.config import Refused
+from perepisode.environments import checking
 from perepisode.environments.base import World
 from perepisode.replay import page
 from perepisode.replay.episode import Replay, differences, replay
@@ -51,7 +52,7 @@ def _again(chosen: Chosen) -> Replay:
 
 
 def _world(row: Mapping[str, Any], options: dict[str, Any]) -> World:
-    world = environments.make(row["environment"], **options)
+    world = checking.check(environments.make(row["environment"], **options))
     if row["dilemma"] not in world.dilemmas:
         raise Refused(f"dilemma {row['dilemma']!r} is unknown; {world.name} has {', '.join(world.dilemmas)}")
     return world

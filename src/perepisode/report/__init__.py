@@ -8,4 +8,51 @@
     exports          figures and tables as files for papers and programs
     blocks           which of these figures and tables a dilemma's section shows, one declaration each
     findings, discussion, sections, page    the page: what was found, in whose words, in which order, as a file
+
+`perepisode.report(...)` is the command `perepisode report`: this package can be called.
 """
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+
+
+def report(
+    episodes: str | Path | Iterable[str | Path],
+    out: str | Path = "report",
+    runs: str | Path | Iterable[str | Path] = (),
+    utilities: Iterable[str | Path] = (),
+    exact: Iterable[str | Path | dict] = (),
+    watch: Iterable[str | Path] = (),
+    discussion: str | Path | None = None,
+    limit: float | None = None,
+    cvar: float = 0.1,
+    names: Mapping[str, str] | None = None,
+    formats: Iterable[str] = ("svg", "pdf", "png"),
+    told: Callable[..., None] = lambda *_: None,
+) -> Path:
+    """Figures, tables and one HTML page from episodes tables, ours or anybody's; the page's path.
+
+    `runs` are folders of run folders, or agents by name or file, for training curves; the rest is as in `page.build`.
+    """
+    from perepisode.report.page import build
+    from perepisode.trained import find
+
+    folders = [runs] if isinstance(runs, str | Path) else runs
+    curves = [trained for path in folders for trained in find(path)]
+    most = float("nan") if limit is None else limit
+    return build(
+        episodes, out, curves, utilities, exact, watch, discussion, most, cvar, dict(names or {}), tuple(formats), told
+    )
+
+
+class _Called(ModuleType):
+    """A package and the function of the same name would hide each other; so the package is that function too."""
+
+    __call__ = staticmethod(report)
+
+
+sys.modules[__name__].__class__ = _Called

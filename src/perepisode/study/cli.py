@@ -22,7 +22,7 @@ from perepisode.study import matrix, packing, plan, slurm, state
 class Chosen:
     """Which runs: a world's matrix, some of it, and at what scale."""
 
-    # World: craftax (the paper's 183 runs), temptation (the same matrix in miniature), or your own as module:Class.
+    # World: craftax (the paper's 183 runs), temptation (the same matrix in miniature), or your own as file.py:Class.
     env: str = "craftax"
     only: str = ""  # Some of the runs, by dilemma, method, family or arm: no_killing,esr  or  ser,lagrangian,w=0.3,d=1.
     steps: float | None = like(Run, "steps", None)  # Environment steps of each run; 1e9 on craftax if left out.

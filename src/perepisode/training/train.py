@@ -21,6 +21,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from perepisode import environments, reading
 from perepisode import metrics as metric  # `metrics` are what an update returns
 from perepisode.config import Refused, canonical
+from perepisode.environments import checking
 from perepisode.runs import Run, RunFolder, held, save_policy, write_atomically
 from perepisode.training import network, population, ppo
 from perepisode.training.checkpoints import Checkpoints
@@ -90,6 +91,7 @@ def check(runs: Sequence[Run]) -> Sequence[Run]:
                 )
     if len({run.id for run in runs}) < len(runs):
         raise Refused("the same run was given twice")
+    checking.check(environments.make(first.env, **first.world))
     return runs
 
 
@@ -249,6 +251,8 @@ def metric_rows(runs, done: int, metrics: dict[str, np.ndarray], seconds: float)
 def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[str, Any]:
     episodes = int(seen["episodes"])
     counts = np.sort(seen["counts"][seen["counts"] >= 0])  # in one order: a sum of squares depends on it
+    if len(counts) < episodes:
+        checking.less_than_none(run.env, run.dilemma)
 
     def mean(total):
         return float(total) / episodes if episodes else None

@@ -1,0 +1,164 @@
+"""An environment of gymnax's shape becomes a world; here a small one, written without gymnax."""
+
+import hashlib
+from pathlib import Path
+
+import guide
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from test_wrong_world import TINY
+
+import perepisode
+from perepisode.cli import Train
+from perepisode.config import Refused
+from perepisode.environments.base import EndCause
+from perepisode.environments.foreign import adopt
+
+pytestmark = pytest.mark.xdist_group("extending-bare")
+
+LEDGE = """
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from perepisode.environments.foreign import adopt
+
+class State(NamedTuple):
+    x: jax.Array
+    time: jax.Array
+
+class Params(NamedTuple):
+    max_steps_in_episode: int = 6
+
+class Space(NamedTuple):
+    n: int = 2
+
+class Ledge:
+    '''Each step leads left or right and pays its place; at -3 and 3 one falls.  A new state after every end.'''
+
+    name, default_params, values = "Ledge-v1", Params(), 5
+
+    def __init__(self, values=5):
+        self.values = values
+
+    def action_space(self, params):
+        return Space()
+
+    def reset_env(self, key, params):
+        state = State(0, 0)  # no arrays, and x is a float from the first step on
+        return jnp.array([[0.0, 0.0]]), state
+
+    def step_env(self, key, state, action, params):
+        x = state.x + jnp.where(action == 1, 1.0, -1.0)
+        after = State(x, state.time + 1)
+        seen = jnp.stack([x, after.time / 6])[None]
+        fallen, late = jnp.abs(x) >= 3, after.time >= params.max_steps_in_episode
+        ends = (fallen, late) if self.values == 6 else (fallen | late,)
+        return seen, after, x, *ends, {"left": x < 0}
+
+    def reset(self, key, params):
+        raise AssertionError("reset_env is to be called")
+
+    def step(self, key, state, action, params):
+        raise AssertionError("step_env is to be called: this one would begin the next episode")
+
+def left(before, action, after, info):
+    return info["left"]
+
+def turns(before, action, after, info):
+    return (jnp.sign(before.x) != jnp.sign(after.x)).astype(jnp.int32) * 2
+
+World = adopt(Ledge(), violations={"left": left, "turns": turns})
+Six = adopt(Ledge(6), Params(4), violations=left, name="six")
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    with guide.folder(tmp_path_factory.mktemp("foreign"), ledge=LEDGE) as path:
+        yield path
+
+
+def by_hand(actions: bytes, limit: int = 6) -> tuple[float, int, int, str]:
+    """Return, both counts and the end, in plain Python."""
+    x = paid = left = turns = 0
+    for time, action in enumerate(actions, 1):
+        before, x = x, x + (1 if action else -1)
+        paid, left, turns = paid + x, left + (x < 0), turns + 2 * (np.sign(before) != np.sign(x))
+        if abs(x) >= 3 or time >= limit:
+            assert time == len(actions)
+            return paid, left, turns, "timeout" if time >= limit else "death"
+    raise AssertionError("the episode goes on")
+
+
+def test_it_goes_all_the_way_and_counts_what_the_detectors_do(home):
+    trained = ["--method", "esr:budget=1", "ser:weight=0.1", "--dilemma", "turns", "--out", "out"]
+    for words in (
+        ["train", "--env", "ledge.py:World", *trained, *TINY],
+        ["evaluate", "out", "--envs", "32", "--steps", "24", "--first", "2"],
+        ["report", "out/episodes.parquet", "--runs", "out"],
+        ["watch", "out/episodes.parquet", "--worst", "2"],
+    ):
+        code, said, err = guide.call(*words)
+        assert code == 0, err
+    assert said.count("reproduced exactly") == 2
+    table = pd.read_parquet("out/episodes.parquet")
+    columns = ["return", "violations_left", "violations_turns", "end_cause"]
+    assert [tuple(row) for row in table[columns].to_numpy()] == [by_hand(actions) for actions in table["actions"]]
+    assert set(table["end_cause"]) == {"death", "timeout"}
+    assert (table["violations"] == table["violations_turns"]).all()
+
+
+def test_a_run_remembers_the_file_and_the_environment(home):
+    run = Train(env="ledge.py:World", method=("ser:weight=1",)).runs()[0][0]
+    assert run.source == {"ledge.py": "sha256:" + hashlib.sha256(Path("ledge.py").read_bytes()).hexdigest()[:12]}
+    assert run.env == "ledge_v1"
+
+
+def test_six_values_tell_a_fall_at_the_last_stroke_from_the_clock(home):
+    six, five = perepisode.make("ledge.py:Six"), perepisode.make("ledge.py:World")
+    assert six.dilemmas == ("left",)
+    for world, time, x, cause in (
+        (six, 3, 2.0, EndCause.DEATH),
+        (six, 3, 0.0, EndCause.TIMEOUT),
+        (six, 0, 2.0, EndCause.DEATH),
+        (six, 0, 0.0, EndCause.RUNNING),
+        (five, 5, 2.0, EndCause.TIMEOUT),  # which five values cannot tell
+        (five, 4, 2.0, EndCause.DEATH),
+    ):
+        state = world.reset(jax.random.key(0))
+        inner = state.inner._replace(x=jnp.float32(x), time=jnp.int32(time))
+        state = type(state)(inner, state.seen, jnp.int32(time))
+        _, outcome = world.step(jax.random.key(0), state, jnp.int32(1))
+        assert outcome.end_cause == cause
+
+
+WRONG = """
+from ledge import Ledge, adopt
+
+def half(before, action, after, info):
+    return 0.5
+
+World = adopt(Ledge(), violations=half, name="wrong")
+"""
+
+
+def test_a_detector_that_is_wrong_is_one_line(home):
+    Path("wrong.py").write_text(WRONG)
+    code, _, err = guide.call("train", "--env", "wrong.py:World", *TINY)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "wrong: Outcome.violations is float32[1]; it must be a whole number for each dilemma" in err
+
+
+def test_actions_that_are_not_discrete_are_refused():
+    class Box:
+        name, default_params = "box", None
+
+        def action_space(self, params):
+            return "Box(3,)"
+
+    with pytest.raises(Refused, match=r"box has the actions Box\(3,\); a world needs a space of discrete ones"):
+        adopt(Box(), violations=lambda *_: 0)

@@ -1,0 +1,136 @@
+"""A run says what its world and its method from outside were made of, and is not taken for a run of anything else."""
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import guide
+import pytest
+from test_bare import TINY
+from test_outside import BARE, refused
+
+from perepisode.cli import Train
+from perepisode.environments import WORLDS
+from perepisode.methods import METHODS
+
+pytestmark = pytest.mark.xdist_group("extending-bare")
+
+BOTH = {"env": "bare.py:Bare", "method": ("entropic.py:Entropic:beta=1",), "seeds": (1,)}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a run of a world and a method that were named by their files, and its episodes."""
+    with guide.folder(tmp_path_factory.mktemp("sources"), "A method", bare=BARE) as home:
+        asked = ("train", "--env", "bare.py:Bare", "--method", "entropic.py:Entropic:beta=1", *TINY)
+        code, _, err = guide.call(*asked)
+        assert code == 0, err
+        assert os.environ["PEREPISODE_USE"] == f"{home}/bare.py,{home}/entropic.py"  # for processes that it starts
+        code, _, err = guide.call("evaluate", "out", "--envs", "2", "--steps", "8", "--first", "1")
+        assert code == 0, err
+        yield home
+
+
+@pytest.fixture
+def home(trained, monkeypatch):
+    """That folder as a new process finds it: nothing of it is imported."""
+    files = {path: path.read_text() for path in trained.glob("*.py")}
+    known = WORLDS.pop("bare"), METHODS.pop("entropic")
+    modules = {name: sys.modules.pop(name) for name in guide.imported_from(trained)}
+    monkeypatch.setenv("PEREPISODE_USE", "")
+    yield trained
+    for path, text in files.items():
+        path.write_text(text)
+    WORLDS["bare"], METHODS["entropic"] = known
+    sys.modules.update(modules)
+
+
+def digest(path: Path) -> str:
+    return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new) + "# longer, so that Python compiles it again\n")
+
+
+def run_file(home: Path) -> Path:
+    (path,) = home.glob("out/*/run.json")
+    return path
+
+
+def test_a_run_holds_the_digests_of_both_files(trained):
+    plain = json.loads(run_file(trained).read_text())
+    assert plain["source"] == {name: digest(trained / name) for name in ("bare.py", "entropic.py")}
+    ours = Train(env="temptation", method=("ser:weight=1",), seeds=(1,)).runs()[0][0]
+    assert "source" not in ours.to_json()
+
+
+def test_the_same_class_is_the_same_run_however_it_is_named(trained):
+    by_file = Train(**BOTH).runs()[0][0]
+    by_module = Train(env="bare:Bare", method=("entropic:Entropic:beta=1",), seeds=(1,)).runs()[0][0]
+    by_name = Train(env="bare", method=("entropic:beta=1",), seeds=(1,)).runs()[0][0]
+    assert by_file.id == by_module.id == by_name.id
+
+
+def test_a_changed_detector_is_another_run(home):
+    before = json.loads(run_file(home).read_text())["source"]
+    edit(home / "bare.py", "action == 1, action == 0", "action == 0, action == 0")
+    run = Train(**BOTH).runs()[0][0]
+    assert run.source == {**before, "bare.py": digest(home / "bare.py")} != before
+
+
+@pytest.mark.parametrize("words", [("evaluate", "out", "--out", "new.parquet"), ("watch", "out/episodes.parquet")])
+@pytest.mark.parametrize("file", ["bare.py", "entropic.py"])
+def test_a_run_of_a_file_that_has_changed_is_refused(home, words, file, monkeypatch):
+    then = digest(home / file)
+    edit(home / file, "import", "import")
+    monkeypatch.setenv("PEREPISODE_USE", "bare.py,entropic.py")
+    said = refused(*words)
+    changed = f"{file} has changed since this run was trained ({then} then, {digest(home / file)} now)"
+    assert f"{run_file(home).relative_to(home)}: {changed}; put back what it was, or train again" in said
+
+
+def test_a_run_whose_file_nobody_names_says_what_to_do(home, monkeypatch):
+    asked = "it is not part of the package, name its file: PEREPISODE_USE=bare.py,entropic.py perepisode ..."
+    assert asked in refused("evaluate", "out", "--out", "new.parquet")
+    assert "if it is your own, name its module" in refused("watch", "out/episodes.parquet")
+    monkeypatch.setenv("PEREPISODE_USE", "bare.py,entropic.py")
+    code, said, err = guide.call("evaluate", "out", "--envs", "2", "--steps", "8", "--first", "1")
+    assert (code, err) == (0, "")
+    assert "1 of 1 agents are in out/episodes.parquet already" in said
+
+
+BASE = """
+class Paid:
+    def pay(self, action):
+        return 1.0 + action
+"""
+
+
+def test_the_file_of_a_base_counts_too(tmp_path):
+    text = "from paid import Paid\n" + BARE.replace("(World)", "(Paid, World)").replace('"bare"', '"based"')
+    with guide.folder(tmp_path, based=text, paid=BASE) as home:
+        run = Train(env="based.py:Bare", method=("ser:weight=1",)).runs()[0][0]
+        assert run.source == {name: digest(home / name) for name in ("based.py", "paid.py")}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("odd.py", "def f(:", "odd.py cannot be imported (invalid syntax (odd.py, line 1))"),
+        ("odd.py", "\nx = nothing + 1", "(NameError: name 'nothing' is not defined; line 2 of odd.py)"),
+        ("odd.py", "import no_such_thing", "odd.py cannot be imported (No module named 'no_such_thing')"),
+        ("odd.py", "raise SystemExit(0)", "odd.py cannot be imported (SystemExit: 0; line 1 of odd.py)"),
+        ("odd.py", "class World: ...", "odd.py declares no env 'World' (docs/extending.md)"),
+        ("json.py", BARE, "json is the name of another module, "),
+        ("other.py", "", "there is no file "),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_line(tmp_path, file, text, said):
+    with guide.folder(tmp_path):
+        if text:
+            Path(file).write_text(text)
+        assert said in refused("train", "--env", f"{file}:World")
