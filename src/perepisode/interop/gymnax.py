@@ -18,17 +18,20 @@ import jax
 import jax.numpy as jnp
 
 from perepisode.config import Refused
-from perepisode.environments.base import Key, World
+from perepisode.environments import base
+from perepisode.environments.base import Key
+from perepisode.environments.foreign import adopt
 from perepisode.interop import library
 from perepisode.interop.endless import Endless, Playing
 
 _environment = library("gymnax.environments.environment", "gymnax")
 _spaces = library("gymnax.environments.spaces", "gymnax")
 EnvParams = _environment.EnvParams
+World = adopt  # the other way: World(env, params, violations=function) is a world of ours
 
 
 def make(
-    world: str | World,
+    world: str | base.World,
     dilemma: str | None = None,
     *,
     reward: str = "task",
