@@ -331,10 +331,8 @@ class Report:
     def __call__(self) -> int:
         from perepisode.report import printed, report
 
-        page = report(
-            self.episodes, self.out, self.runs, self.utilities, self.exact, self.watch, self.discussion,
-            self.limit, self.cvar, _named(self.names), told=printed.report,
-        )  # fmt: skip
+        given = {name: value for name, value in vars(self).items() if name not in ("episodes", "names")}
+        page = report(self.episodes, **given, names=_named(self.names), told=printed.report)
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 

@@ -43,10 +43,9 @@ def report(
 
     folders = [runs] if isinstance(runs, str | Path) else runs
     curves = [trained for path in folders for trained in find(path)]
-    most = float("nan") if limit is None else limit
-    return build(
-        episodes, out, curves, utilities, exact, watch, discussion, most, cvar, dict(names or {}), tuple(formats), told
-    )
+    given = {"curves": curves, "utilities": utilities, "exact": exact, "watch": watch, "discussion": discussion}
+    given |= {"limit": float("nan") if limit is None else limit, "cvar": cvar, "names": names, "formats": formats}
+    return build(episodes, out, **given, told=told)
 
 
 class _Called(ModuleType):
