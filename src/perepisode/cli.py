@@ -115,9 +115,10 @@ class Asked:
         populations = pack(runs, len(runs))
         for members in populations:
             check(members)
-        _prepare_jax("train")
+        from perepisode.compilation import use_cache
         from perepisode.training.progress import Progress, for_this_terminal
 
+        use_cache()
         say = silently if quiet else print
         if len(populations) > 1:
             say(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")

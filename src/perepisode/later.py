@@ -37,10 +37,10 @@ def require(command: str) -> None:
         raise Refused(lacking(f"perepisode {command}", missing))
 
 
-def lacking(what: str, missing: Sequence[str]) -> str:
+def lacking(what: str, missing: Sequence[str], extra: str = "train") -> str:
     *some, last = missing
     listed = f"{', '.join(some)} and {last}" if some else last
-    return f"{what} needs {listed}; install what is missing: pip install 'perepisode[train]'"
+    return f"{what} needs {listed}; install what is missing: pip install 'perepisode[{extra}]'"
 
 
 def _installed(name: str) -> bool:

@@ -56,6 +56,9 @@ class Outcome:
         return self.end_cause != EndCause.RUNNING
 
 
+NEVER = 2**31 - 1  # steps: a time that no episode reaches
+
+
 @pytree
 class Hot:
     """A vector of zeros with a few ones, given by where they are; an index of `size` or more stands for none.
@@ -72,10 +75,14 @@ class Hot:
 
     def dense(self, dtype="float32") -> jax.Array:
         """The vector itself."""
-        index = self.index.reshape(-1, self.index.shape[-1]).astype(jnp.int32)
-        rows = jnp.arange(index.shape[0])[:, None]
-        zeros = jnp.zeros((index.shape[0], self.size), dtype)
-        return zeros.at[rows, index].set(1, mode="drop", unique_indices=True).reshape(self.shape)
+        rows = self.index.size // self.index.shape[-1]
+        return self.write(jnp.zeros((rows, self.size), dtype), 1).reshape(self.shape)
+
+    def write(self, into: jax.Array, value: int) -> jax.Array:
+        """`into` [rows, size] with this value where the ones are."""
+        index = self.index.reshape(into.shape[0], -1).astype(jnp.int32)
+        rows = jnp.arange(into.shape[0])[:, None]
+        return into.at[rows, index].set(value, mode="drop", unique_indices=True)
 
 
 class Footprint(NamedTuple):
@@ -140,7 +147,7 @@ class World:
     @property
     def longest(self) -> int:
         """Steps after which an episode has ended at the latest; as many as can be counted where none is known."""
-        return 2**31 - 1
+        return NEVER
 
     def footprint(self) -> Footprint:
         """Found by tracing; a world that is slow to trace states it."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from perepisode.config import Refused
-from perepisode.environments.base import EndCause, Outcome, World, world
+from perepisode.environments.base import NEVER, EndCause, Outcome, World, world
 from perepisode.later import jax, jnp
 from perepisode.pytree import pytree
 
@@ -39,7 +39,7 @@ class Adopted(World):
     env: ClassVar[Any]
     params: ClassVar[Any]
     detectors: ClassVar[tuple[Detector, ...]]
-    longest: ClassVar[int | None]  # steps after which the clock ends an episode
+    longest: ClassVar[int]  # steps after which the clock ends an episode
 
     def reset(self, key):
         seen, inner = self._function("reset")(key, self.params)
@@ -60,7 +60,7 @@ class Adopted(World):
     def _stepped(self, key, state: Foreign, action):
         seen, inner, reward, *ends, info = self._function("step")(key, state.inner, action, self.params)
         after = Foreign(inner, jnp.ravel(seen), state.time + 1)
-        late = jnp.bool_(False) if self.longest is None else after.time >= self.longest
+        late = after.time >= self.longest
         if len(ends) == 2:
             died, late = ends[0], ends[1] | late
         elif hasattr(self.env, "is_truncated"):  # gymnax from 1.0 on: a step of five values leaves the clock to others
@@ -104,7 +104,7 @@ def adopt(
         "detectors": tuple(detectors.values()),
         "env": env,
         "params": params,
-        "longest": longest or getattr(params, "max_steps_in_episode", None),
+        "longest": longest or getattr(params, "max_steps_in_episode", None) or NEVER,
         "made_with": (type(env),),
     }
     return world(type(name.title().replace("_", ""), (Adopted,), {**own, **declared}))

@@ -3,6 +3,8 @@
 from importlib import import_module
 from types import ModuleType
 
+from perepisode.later import lacking
+
 
 def library(name: str, extra: str) -> ModuleType:
     """Somebody else's module; where it is missing, one line says what to install."""
@@ -10,5 +12,4 @@ def library(name: str, extra: str) -> ModuleType:
         return import_module(name)
     except ImportError as error:
         missing = (error.name or name).partition(".")[0]
-        remedy = f"install what is missing: pip install 'perepisode[{extra}]'"
-        raise ModuleNotFoundError(f"perepisode.interop.{extra} needs {missing}; {remedy}", name=missing) from None
+        raise ModuleNotFoundError(lacking(f"perepisode.interop.{extra}", [missing], extra), name=missing) from None

@@ -22,7 +22,7 @@ import numpy as np
 
 from perepisode.config import Refused
 from perepisode.environments import WORLDS
-from perepisode.environments.base import World
+from perepisode.environments.base import NEVER, World
 from perepisode.interop import library
 from perepisode.interop.endless import Endless, Playing
 
@@ -103,7 +103,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.observation_space = batch(self.single_observation_space, num_envs)
         self.action_space = batch(self.single_action_space, num_envs)
         self._same_step = mode is AutoresetMode.SAME_STEP
-        self._longest = np.int32(max_episode_steps or 2**31 - 1)
+        self._longest = np.int32(max_episode_steps or NEVER)
         self._generators: list[np.random.Generator] = [np.random.default_rng() for _ in range(num_envs)]
         self._state: Playing | None = None
         self._ended = np.zeros(num_envs, bool)
@@ -156,7 +156,7 @@ class _Program:
         self.step_next = jax.jit(jax.vmap(self._next, in_axes=(0, 0, None, 0)))
 
     def _only(self, state, action):
-        state, happened = self.endless.step_only(state, action, 2**31 - 1)
+        state, happened = self.endless.step_only(state, action, NEVER)
         return state, happened, self.endless.info(happened)
 
     def _same(self, state, action, longest):

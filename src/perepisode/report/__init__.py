@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 
+from perepisode import metrics
+
 
 def report(
     episodes: str | Path | Iterable[str | Path],
@@ -29,7 +31,7 @@ def report(
     watch: Iterable[str | Path] = (),
     discussion: str | Path | None = None,
     limit: float | None = None,
-    cvar: float = 0.1,
+    cvar: float = metrics.WORST,
     names: Mapping[str, str] | None = None,
     formats: Iterable[str] = ("svg", "pdf", "png"),
     told: Callable[..., None] = lambda *_: None,
@@ -43,9 +45,20 @@ def report(
 
     folders = [runs] if isinstance(runs, str | Path) else runs
     curves = [trained for path in folders for trained in find(path)]
-    given = {"curves": curves, "utilities": utilities, "exact": exact, "watch": watch, "discussion": discussion}
-    given |= {"limit": float("nan") if limit is None else limit, "cvar": cvar, "names": names, "formats": formats}
-    return build(episodes, out, **given, told=told)
+    return build(
+        episodes,
+        out,
+        curves=curves,
+        utilities=utilities,
+        exact=exact,
+        watch=watch,
+        discussion=discussion,
+        limit=float("nan") if limit is None else limit,
+        cvar=cvar,
+        names=names,
+        formats=formats,
+        told=told,
+    )
 
 
 class _Called(ModuleType):

@@ -45,16 +45,17 @@ def find(episodes: Episodes, views: list[View]) -> Finding:
     chosen = matched.focal(first)
     if chosen is None:
         raise ValueError("no finished episode under any protocol; evaluate for longer")
-    found, rivals = pairs.compared(first), matched.partners(first, chosen)
+    compared = {view.dilemma: pairs.compared(view) for view in views}
+    found, rivals = compared[first.dilemma], matched.partners(first, chosen)
     headline = _headline(first, chosen, found)
     sentences = [*_pair_view(first, found), *_limit_view(first, chosen, rivals), *_level_view(first, chosen, rivals)]
     sentences += [*_mean_view(first), *_cost_view(first, chosen, rivals), *_detector_view(episodes, first)]
     for view in ordered[1:]:
         if view.binds is not False and (other := matched.focal(view)) is not None:
-            sentences.append(f"{dilemma_name(view.dilemma)}: {_headline(view, other, pairs.compared(view))}")
+            sentences.append(f"{dilemma_name(view.dilemma)}: {_headline(view, other, compared[view.dilemma])}")
     name = f"{dilemma_name(first.dilemma)}: " if len(views) > 1 else ""
     told = caveats.all_of(episodes, views, first, found)
-    data = [_plain(first, found), *(_plain(view, pairs.compared(view)) for view in ordered[1:])]
+    data = [_plain(view, compared[view.dilemma]) for view in ordered]
     return Finding(name + headline, sentences, _cards(first, chosen, found), told, data)
 
 

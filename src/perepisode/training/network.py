@@ -290,14 +290,13 @@ def _add_rows_save(precision, index, kernel, blank):
 def _add_rows_backward(precision, saved, grad):
     """As a product with the dense vector: a scatter of thousands of rows into few would wait on its own atomics."""
     index, like, blank = saved
-    ones = jnp.arange(blank.shape[0])[:, None], index.reshape(blank.shape[0], -1).astype(jnp.int32)
-    dense = blank.at[ones].set(1, mode="drop", unique_indices=True)
+    hot = Hot(index, blank.shape[1])
+    dense = hot.write(blank, 1)
     grad = _cast(grad, precision).reshape(blank.shape[0], -1)
     kernel_grad = jax.lax.dot_general(dense, grad, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32)
     # the barrier: nothing is taken away before the product has read it, and no copy of it need be made
     dense, kernel_grad = jax.lax.optimization_barrier((dense, kernel_grad))
-    blank = dense.at[ones].set(0, mode="drop", unique_indices=True)
-    return None, kernel_grad.astype(like.dtype), blank
+    return None, kernel_grad.astype(like.dtype), hot.write(dense, 0)
 
 
 _rows_of.defvjp(_add_rows_save, _add_rows_backward)
