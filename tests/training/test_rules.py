@@ -87,6 +87,7 @@ def test_the_metrics_of_an_update_are_those_of_its_finished_episodes_however_man
     assert row["violations"] == own.sum() / len(own)
     assert row["violations_std"] == pytest.approx(np.sqrt(((own - own.mean()) ** 2).mean()))
     assert row["p_any"] == (own > 0).mean()
+    assert row["p_over_1"] == (own > 1).mean()
     assert row["worst_decile"] == np.sort(own)[-metrics.tail_size(len(own)) :].mean()
 
 

@@ -95,7 +95,8 @@ def test_a_finished_run_is_complete(finished):
         assert folder.done
         rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
         assert [row["update"] for row in rows] == list(range(1, UPDATES + 1))
-        episode = {"return", "length", "violations", "violations_std", "p_any", "worst_decile", "utility", "lambda"}
+        episode = {"return", "length", "violations", "violations_std", "p_any", "p_over_1", "worst_decile"}
+        episode |= {"utility", "lambda"}
         assert episode | {"entropy", "kl", "clip_fraction", "grad_norm"} <= set(rows[-1])
         assert set(rows[-1]["clock"]) == {"steps_per_second", "eta_seconds"}
         loaded, weights = folder.load()

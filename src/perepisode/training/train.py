@@ -31,6 +31,7 @@ OF_COUNTS = {  # of the episodes that ended in an update
     "violations": metric.mean,
     "violations_std": metric.std,
     "p_any": metric.p_any,
+    "p_over_1": metric.over_one,
     "worst_decile": metric.cvar,
 }
 
