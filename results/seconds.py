@@ -40,16 +40,17 @@ def tally(lines: list[str], every: int) -> str:
     """Sums over so many rows of a metrics.jsonl at a time, as CSV: thinned rows hold too few firsts to see 1 %."""
     rows = sums(lines)
     together = rows.groupby(np.arange(len(rows)) // every)
-    return together.agg({"steps": "last", "episodes": "sum", "firsts": "sum", "violations": "sum"}).to_csv(index=False)
+    return together.agg({name: "last" if name == "steps" else "sum" for name in rows}).to_csv(index=False)
 
 
 def sums(lines: Iterable[str]) -> pd.DataFrame:
-    """Steps, episodes, those with a violation, and violations, row by row."""
+    """Steps, episodes, those with a violation, violations, and where it was counted episodes with a second, by row."""
     rows = [row for row in map(json.loads, lines) if row["episodes"]]
-    found = [(row["steps"], row["episodes"], row["p_any"] or 0.0, row["violations"] or 0.0) for row in rows]
-    table = pd.DataFrame(found, columns=["steps", "episodes", "firsts", "violations"])
-    for name in ("firsts", "violations"):
-        table[name] = (table[name] * table["episodes"]).round().astype(int)
+    means = {"firsts": "p_any", "violations": "violations", "seconds": "p_over_1"}
+    table = pd.DataFrame({name: [row[name] for row in rows] for name in ("steps", "episodes")})
+    for name, mean in means.items():
+        if all(mean in row for row in rows):
+            table[name] = (table["episodes"] * [row[mean] or 0.0 for row in rows]).round().astype(int)
     return table
 
 
@@ -70,12 +71,12 @@ def share(firsts: int, further: int) -> float:
     return further / firsts if firsts else float("nan")
 
 
-def below_from(rows: pd.DataFrame, total: float) -> float:
-    """Steps from which the share stays below RARE to the end; NaN if it is not there then, or nothing is known."""
+def below_from(rows: pd.DataFrame, total: float, rare: float = RARE) -> float:
+    """Steps from which the share stays below `rare` to the end; NaN if it is not there then, or nothing is known."""
     since = float("nan")
     for end in rows.loc[rows["steps"] >= WINDOW * total, "steps"]:
         _, firsts, further = window(rows, end, total)
-        if not share(firsts, further) < RARE:
+        if not share(firsts, further) < rare:
             since = float("nan")
         elif since != since:
             since = float(end)
@@ -130,7 +131,7 @@ def of_its_return(view: View) -> Table:
             ("p_over_1", lambda p: p.each(metrics.over_one)),
         ):
             row[name], row[f"{name}_ci"], _ = compare.t_interval(each(point))
-            _, row[f"{name}_p"] = _against(each(point), each(focal), point is focal)
+            _, row[f"{name}_p"] = against(each(point), each(focal), point is focal)
         rows.append(row)
     frame = pd.DataFrame(rows)
     shown = {
@@ -173,11 +174,11 @@ def after_a_first(case: blocks.Case, judged: Episodes, runs: list[tuple[Run, pd.
         row |= {"firsts": int(some.sum()), "seconds": int(more.sum()), "share": more.sum() / some.sum()}
         row |= {"least": (more / some).min(), "most": (more / some).max()}
         row["p_over_1"], row["p_over_1_ci"], _ = compare.t_interval(over)
-        row["over_t"], row["over_p"] = _against(over, focal, point.label == case.chosen.label)
+        row["over_t"], row["over_p"] = against(over, focal, point.label == case.chosen.label)
         row["training"], row["training_ci"], _ = compare.t_interval(ends)
         row |= {"training_least": ends.min(), "training_most": ends.max()}
         own = while_training(case.chosen)
-        row["training_t"], row["training_p"] = _against(ends, own, point.label == case.chosen.label)
+        row["training_t"], row["training_p"] = against(ends, own, point.label == case.chosen.label)
         rows.append(row)
     frame = pd.DataFrame(rows)
     shown = {
@@ -255,7 +256,7 @@ def _row(told: str, seed: int, total: int, own: pd.DataFrame, judged: Sequence[i
     }
 
 
-def _against(one: np.ndarray, other: np.ndarray, same: bool) -> tuple[float, float]:
+def against(one: np.ndarray, other: np.ndarray, same: bool) -> tuple[float, float]:
     """Welch's t and p; none against itself."""
     if same:
         return float("nan"), float("nan")

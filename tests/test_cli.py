@@ -56,13 +56,23 @@ def test_listing_the_study_starts_no_device():
 
 
 @pytest.mark.processes
-def test_a_reader_that_has_enough_is_no_trouble():
+@pytest.mark.parametrize("asked", [["matrix", "--format", "json"], ["train", "--help"]], ids=" ".join)
+def test_a_reader_that_has_enough_is_no_trouble(asked):
     """`perepisode matrix | head -1`: the pipe is closed before all was written."""
-    command = [sys.executable, "-m", "perepisode.cli", "matrix", "--format", "json"]
+    command = [sys.executable, "-u", "-m", "perepisode.cli", *asked]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_help_says_what_a_group_of_settings_is_for(capsys):
+    """And not what a comment beside it says to other programs."""
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    shown = capsys.readouterr().out
+    assert shown.count("Several values are swept.") == 3
+    assert "noqa" not in shown
 
 
 def test_a_setting_given_twice_is_refused(capsys):

@@ -3,6 +3,8 @@
 Each command is a dataclass whose fields are its options and whose call does the work.  Heavy imports happen inside
 the calls, so that help, planning and mistakes are answered at once.
 """
+# pyright: reportInvalidTypeForm=false
+# For the groups of settings, which are made: beside a field its comment would be read as its help.
 
 import contextlib
 import io
@@ -11,7 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, make_dataclass, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from errno import EDQUOT, EIO, ENOSPC
 from itertools import product
 from pathlib import Path
@@ -141,9 +143,9 @@ OF_METHOD = _group("Several values are swept.", METHODS.values(), Asked, OF_LEAR
 class Train(Asked):
     """Train agents: every combination of methods, settings and seeds, side by side where one program allows."""
 
-    method_settings: tyro.conf.OmitArgPrefixes[OF_METHOD] = OF_METHOD()  # pyright: ignore  # noqa: RUF009
-    world_settings: tyro.conf.OmitArgPrefixes[OF_WORLD] = OF_WORLD()  # pyright: ignore  # noqa: RUF009
-    learner_settings: tyro.conf.OmitArgPrefixes[OF_LEARNER] = OF_LEARNER()  # pyright: ignore  # noqa: RUF009
+    method_settings: tyro.conf.OmitArgPrefixes[OF_METHOD] = field(default_factory=OF_METHOD)
+    world_settings: tyro.conf.OmitArgPrefixes[OF_WORLD] = field(default_factory=OF_WORLD)
+    learner_settings: tyro.conf.OmitArgPrefixes[OF_LEARNER] = field(default_factory=OF_LEARNER)
 
     def __call__(self) -> int:
         folders = self.train(self._given())
@@ -436,6 +438,8 @@ def main(arguments: list[str] | None = None) -> None:
     except Refused as error:
         _say(error)
         sys.exit(WRONG_INPUT)
+    except BrokenPipeError:
+        sys.exit(_unread())
     sys.exit(run(command))
 
 
@@ -477,11 +481,16 @@ def run(command) -> int:
     except KeyboardInterrupt:
         _say("stopped; what was checkpointed is kept")
         return 130
-    except BrokenPipeError:  # whoever read our output has enough; what is still to be flushed goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError:
+        return _unread()
     except Exception as error:
         return _told(error)
+
+
+def _unread() -> int:
+    """Whoever read our output has enough: what is still to be flushed goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def _told(error: Exception) -> int:
