@@ -25,9 +25,11 @@ import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import paper_length
 import readme
 import seconds
 
@@ -51,7 +53,8 @@ class Home(NamedTuple):
 
 CRAFTAX = Home(HERE / "craftax", (1, 2, 3, 4), HERE / "discussion.md")
 LOUD = Home(HERE / "loud", (5, 6, 7), HERE / "discussion_loud.md")
-HOMES = (CRAFTAX, LOUD)
+LONG = Home(paper_length.KEPT, (), HERE / "discussion_paper_length.md")
+HOMES = (LONG, CRAFTAX, LOUD)
 EVERY = 16  # rows of the metrics that are kept
 SEEDS = (42, 123, 7)
 MORE_SEEDS = (*SEEDS, 11, 23)  # for what is compared closely; none of them chose ν (results/search)
@@ -211,8 +214,8 @@ def report(home: Home, into: Path) -> None:
     tables, curves = _tables(home), [home.kept / "curves"]
     # beside `into`, so that a report made elsewhere for comparison has the same links
     replays = [into.parent / "watch" / path.name for path in sorted((home.kept / "watch").glob("*"))]
-    further = seconds.declared([one.kept for one in HOMES]) if home is LOUD else nullcontext()
-    with tempfile.TemporaryDirectory() as folder, further:
+    further = {LONG: paper_length.declared, LOUD: partial(seconds.declared, [CRAFTAX.kept, LOUD.kept])}
+    with tempfile.TemporaryDirectory() as folder, further.get(home, nullcontext)():
         if home is LOUD:
             tables += _untold(Path(folder))
             curves += [

@@ -11,24 +11,27 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from paper_length import SEEDS
 
 from perepisode.report.statistics import paper_numbers
-from perepisode.report.words import number, percent, plus_minus
+from perepisode.report.words import count, number, percent, plus_minus
 from perepisode.runs import write_atomically
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
 SEARCH = HERE / "search" / "README.md"
+LONG = HERE / "paper_length" / "README.md"
 END = "<!-- to here -->"
 BENCHES = "h200_engine", "cpu", "h200"
 
 
 def parts(results: Path) -> dict[tuple[Path, str], str]:
     """What stands in a file between a line that begins a part and END; `results` has the folders that `keep` filled."""
-    craftax, told = results / "craftax", results / "loud"
-    texts = {"measured": measured(craftax), "comparison": comparison(craftax), "loud": loud(told)}
+    long, craftax, told = (results / name for name in ("paper_length", "craftax", "loud"))
+    texts = {"lead": lead(long), "paper length": at_length(long)}
+    texts |= {"measured": measured(craftax), "comparison": comparison(craftax), "loud": loud(told)}
     found = {(README, begin(name)): text for name, text in texts.items()}
-    return {**found, (SEARCH, begin("confirmed")): confirmed(told)}
+    return {**found, (LONG, begin("made")): made(long), (SEARCH, begin("confirmed")): confirmed(told)}
 
 
 def begin(name: str) -> str:
@@ -49,6 +52,93 @@ def differ(results: Path) -> list[str]:
         for (path, first), part in found
         if f"{first}\n{part}\n{END}" not in path.read_text()
     ]
+
+
+# ---- three agents at three quarters of the paper's steps ----------------------------------------------------
+
+NAMES = ("ESR (k=1)", "Lagrangian (d=0.5)", "SER (w=0.1)")
+EXACT = "first episodes, exact"
+IN_WORDS = ("no", "one", "two", "three")
+
+
+def lead(kept: Path) -> str:
+    """The three numbers to remember, with their scale."""
+    again = pd.read_csv(kept / "report" / "data" / "papers_table_no_killing.csv")
+    found = {(row["agent"], row["measured"]): row for _, row in again.iterrows()}
+    ours, theirs = ([found[name, where] for name in NAMES] for where in (EXACT, "the paper"))
+    runs = pd.read_csv(kept / "report" / "data" / "runs.csv")
+    (steps,), seeds = set(runs["steps"]), runs["seed"].nunique()
+    over, printed = (_listed([percent(row["over_1"]) for row in rows]) for rows in (ours, theirs))
+    returns = _listed([number(row["return"], 1) for row in ours])
+    return (
+        f"**Three agents of nearly the same return kill more than once in {over} of their episodes**: ESR (k=1), the "
+        f"Lagrangian (d=0.5) and SER (w=0.1), which earn {returns}. {IN_WORDS[seeds].capitalize()} seeds each, of "
+        f"{count(steps)} steps, every kill counted, in {runs.groupby('agent')['episodes'].sum().min():,} episodes an "
+        f"agent. The paper has three seeds of {count(paper_numbers.STEPS)} steps and prints {printed}, by a detector "
+        "that sees nine kills in ten. [What agrees and what does not](#the-papers-comparison-on-craftax)."
+    )
+
+
+def at_length(kept: Path) -> str:
+    """The paper's table beside ours, the figure, the answer in short and the caveats."""
+    again = pd.read_csv(kept / "report" / "data" / "papers_table_no_killing.csv")
+    rows = [row for _, row in again.iterrows() if row["measured"] in ("the paper", EXACT)]
+    return "\n".join(
+        [
+            _scale(kept),
+            "",
+            "| Agent | | Return | P(≥1) | P(>1) | CVaR 10 % |",
+            "|---|---|---:|---:|---:|---:|",
+            *(
+                f"| {row['agent'] if row['measured'] == 'the paper' else ''} "
+                f"| {'the paper' if row['measured'] == 'the paper' else 'here'} "
+                f"| {plus_minus(row['return'], row['return_ci'])} | {percent(row['p_any'], row['p_any_ci'])} "
+                f"| {percent(row['over_1'], row['over_1_ci'])} | {plus_minus(row['cvar'], row['cvar_ci'])} |"
+                for row in rows
+            ),
+            "",
+            "![Share of episodes by kills, the paper's and ours]"
+            "(results/paper_length/report/figures/beside_the_paper_no_killing.svg)",
+            "",
+            _in_short(kept),
+            "",
+            "Read with care:",
+            "",
+            _caveats(kept),
+        ]
+    )
+
+
+def made(kept: Path) -> str:
+    """Seeds, seconds, device and commands."""
+    packs = _packs(kept)
+    runs = [json.loads(path.read_text()) for path in sorted(kept.glob("curves/*/run.json"))]
+    lines = ["| seed | steps | trained in | judged in 64, in 512 worlds | on |", "|---:|---|---:|---:|---|"]
+    for pack in packs:
+        own = [run for run in runs if run["seed"] == pack["seed"]]
+        (device,), took = {_device(run) for run in own}, pack["seconds"]
+        lines.append(
+            f"| {pack['seed']} | {len(own)} × {own[0]['steps']:,} | {took['train']:,} s "
+            f"| {took['judge 64']} s, {took['judge 512']} s | {device} |"
+        )
+    for pack in packs:
+        lines += ["", f"Seed {pack['seed']}, {pack['how']}{':' if pack['commands'] else '.'}"]
+        lines += ["", "```", *pack["commands"], "```"] if pack["commands"] else []
+    return "\n".join(lines)
+
+
+def _packs(kept: Path) -> list[dict]:
+    """What each program took, in the order in which they were trained."""
+    found = [json.loads(path.read_text()) for path in sorted(kept.glob("packs/*.json"))]
+    return sorted(found, key=lambda pack: SEEDS.index(pack["seed"]) if "seed" in pack else 0)
+
+
+def _listed(parts: list[str]) -> str:
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _device(run: dict) -> str:
+    return run["device"].split(": ")[1].split(" x ")[0]
 
 
 # ---- speed, sameness, learning, detectors -------------------------------------------------------------------
@@ -130,8 +220,6 @@ def _found(pattern: str, text: str) -> tuple[str, ...]:
 
 def comparison(kept: Path) -> str:
     """Scale, one table, one figure, the answer in short and the caveats."""
-    written = (kept / "report" / "report.md").read_text()
-    caveats = written.split("Read with care:\n")[1].split("\n## ")[0]
     return "\n".join(
         [
             _scale(kept),
@@ -146,9 +234,13 @@ def comparison(kept: Path) -> str:
             "",
             "Read with care:",
             "",
-            caveats.strip(),
+            _caveats(kept),
         ]
     )
+
+
+def _caveats(kept: Path) -> str:
+    return (kept / "report" / "report.md").read_text().split("Read with care:\n")[1].split("\n## ")[0].strip()
 
 
 def _agents(kept: Path, only: set[tuple[str, str]] | None = None) -> list[str]:
@@ -174,13 +266,13 @@ def _in_short(kept: Path) -> str:
 
 def _scale(kept: Path) -> str:
     runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
-    packs = [json.loads(path.read_text()) for path in sorted(kept.glob("packs/*.json"))]
-    minutes = [f"{pack['seconds'] / 60:.0f}" for pack in packs]
-    steps, devices = {run["steps"] for run in runs}, {run["device"].split(": ")[1].split(" x ")[0] for run in runs}
+    packs = _packs(kept)
+    took = [sum(of.values()) if isinstance(of := pack["seconds"], dict) else of for pack in packs]
+    steps, devices = {run["steps"] for run in runs}, {_device(run) for run in runs}
     return (
         f"{len(runs)} runs of {' and '.join(f'{one:,}' for one in sorted(steps))} steps (the paper's have 10⁹), "
-        f"{len({run['seed'] for run in runs})} seeds an agent, trained on exact counts where nothing else is said, "
-        f"in {len(packs)} programs that took {', '.join(minutes[:-1])} and {minutes[-1]} minutes of one "
+        f"{IN_WORDS[len({run['seed'] for run in runs})]} seeds an agent, trained on exact counts where nothing else is "
+        f"said, in {len(packs)} programs that took {_listed([f'{of / 60:.0f}' for of in took])} minutes of one "
         f"{' or '.join(sorted(devices))}, compiling and judging included."
     )
 

@@ -104,7 +104,7 @@ def _runs(episodes: Episodes, views: list[View]) -> Iterator[str]:
         yield f"Agents were trained for different numbers of steps, from {count(steps[0])} to {count(steps[-1])}."
     if steps and paper_numbers.of_world(episodes.environment) and steps[-1] < paper_numbers.STEPS:
         scale = f"{count(steps[-1])} steps against the paper's {count(paper_numbers.STEPS)}"
-        yield f"Trained for {scale}: returns are not comparable."
+        yield f"Trained for {scale}: returns may differ for that alone."
     world = WORLDS.get(episodes.environment)
     shared = {*of(Learner), *(of(world) if world else ())}
     if unlike := {name: told for name, told in differing(episodes.settings).items() if name in shared}:

@@ -1,0 +1,402 @@
+"""Three agents at three quarters of the paper's steps: how they were made, and what their report shows besides.
+
+    python results/paper_length.py train 7 OUT    # on a GPU: one seed of all three, trained and judged
+    python results/paper_length.py keep OUT       # what is committed of it; each agent's worst episode to watch
+    python results/evidence.py renew              # the report on it and README's part
+    python results/check.py                       # rebuilds them, fails on a difference
+
+ESR (k=1), SER (w=0.1) and the Lagrangian (d=0.5) are those that the paper compares at matched return.  All three of a
+seed are one population, in which SER and the Lagrangian too have the two inputs by which ESR is told what it has
+accrued; theirs are always zero.  Seed 42 was trained by a loop of its own around the same program, before populations
+could mix methods; packs/ says how each seed was made, and how long it took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import seconds
+
+from perepisode import metrics
+from perepisode.evaluation import compare, episodes
+from perepisode.report import blocks
+from perepisode.report.drawing.canvas import Drawing, sheet
+from perepisode.report.drawing.card import BINS, EDGES, card
+from perepisode.report.drawing.figures import seed_shares
+from perepisode.report.statistics import paper_numbers
+from perepisode.report.statistics.points import COUNTERS, Episodes, Point, View
+from perepisode.report.style import INK, OVER, look
+from perepisode.report.tables import Table
+from perepisode.report.words import count, number, percent, plus_minus
+from perepisode.runs import Run, RunFolder, write_atomically
+
+HERE = Path(__file__).parent
+KEPT = HERE / "paper_length"
+STEPS = 750_000_000
+SEEDS = (42, 123, 7)
+WORLDS = (64, 512)  # the paper's number, and as many as make a rare thing countable
+EVERY = 20  # rows of the metrics that are kept
+ARMS = {"esr": "k=1", "lagrangian": "d=0.5", "ser": "w=0.1"}
+PARTS = 20  # of training, each of which is one point of a curve
+LEVELS = (0.1, 0.05, 0.01)  # further violations a first
+
+
+# ---- how they were made -------------------------------------------------------------------------------------
+
+
+def commands(seed: int, out: Path) -> dict[str, list[str]]:
+    """What is run, by the name under which its seconds are kept."""
+    methods = ["--method", "esr:budget=1", "ser:weight=0.1", "lagrangian:budget=0.5"]
+    learned = ["--env", "craftax", "--dilemma", "no_killing", *methods, "--seeds", f"{seed}", "--steps", f"{STEPS}"]
+    runs = str(out / "runs")
+    return {"train": ["train", *learned, "--chunk", "20", "--out", runs]} | {
+        f"judge {worlds}": ["evaluate", runs, "--envs", f"{worlds}", "--out", str(out / f"episodes{worlds}.parquet")]
+        for worlds in WORLDS
+    }
+
+
+def train(seed: int, out: Path) -> int:
+    out.mkdir(parents=True, exist_ok=True)
+    took, asked = {}, commands(seed, out)
+    for name, command in asked.items():
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-m", "perepisode", *command], check=True)
+        took[name] = round(time.monotonic() - began)
+    said = [" ".join(["perepisode", *command]) for command in asked.values()]
+    about = {"seed": seed, "seconds": took, "how": "one command after the other", "commands": said}
+    write_atomically(out / "pack.json", json.dumps(about, indent=1) + "\n")
+    return 0
+
+
+def keep(out: Path) -> int:
+    """What is committed of a seed, then the worst episodes of all seeds again."""
+    pack = json.loads((out / "pack.json").read_text())
+    name = f"seed{pack['seed']}"
+    for folder in ("packs", "episodes", "episodes64", "curves"):
+        (KEPT / folder).mkdir(parents=True, exist_ok=True)
+    shutil.copy(out / "pack.json", KEPT / "packs" / f"{name}.json")
+    shutil.copy(out / "episodes64.parquet", KEPT / "episodes64" / f"{name}.parquet")
+    # eight times as many, without their actions: what is watched is taken from the others
+    many = episodes.read(out / "episodes512.parquet", without=episodes.REPLAY_COLUMNS)
+    (about,) = many.attrs["provenance"]
+    said = {key: value for key, value in about.items() if key not in ("path", "episodes")}
+    episodes.write(many, KEPT / "episodes" / f"{name}.parquet", said)
+    for folder in sorted(path.parent for path in (out / "runs").glob("*/run.json")):
+        into = KEPT / "curves" / folder.name
+        into.mkdir(exist_ok=True)
+        shutil.copy(folder / "run.json", into)
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        if len(lines) > STEPS / 65_536 / EVERY + 1:  # of seed 42 no more than these rows are left
+            write_atomically(into / "tally.csv", seconds.tally(lines, EVERY))
+            lines = lines[EVERY - 1 :: EVERY]
+        write_atomically(into / "metrics.jsonl", "\n".join(lines) + "\n")
+    return watch()
+
+
+def watch() -> int:
+    """Each agent's worst episode of all seeds, lived again from its keys and actions."""
+    from perepisode.replay.source import worst_first
+    from perepisode.replay.watch import watch as replay
+
+    for method in ARMS:
+        found = []
+        for table in sorted((KEPT / "episodes64").glob("*.parquet")):
+            read = episodes.read(table, without=episodes.REPLAY_COLUMNS)
+            row = worst_first(read[(read["method"] == method) & read["in_first"]])[0]
+            found.append((-read.loc[row, "violations"], read.loc[row, "return"], row, table))
+        *_, row, table = min(found)
+        replay(table, KEPT / "watch" / method, row=(row,), runs=KEPT / "curves")
+    return 0
+
+
+# ---- what the report shows besides --------------------------------------------------------------------------
+
+
+@contextmanager
+def declared() -> Iterator[None]:
+    """The figures and tables of this file stand in the pages that are built meanwhile, before all others."""
+    runs = [(RunFolder(path).read(), seconds.of_training(path)) for path in KEPT.glob("curves/*")]
+    runs.sort(key=lambda one: SEEDS.index(one[0].seed))
+    few = Episodes(episodes.read(sorted(KEPT.glob("episodes64/*.parquet")), without=episodes.REPLAY_COLUMNS))
+
+    def episodes_by_kills(case: blocks.Case) -> Drawing:
+        return card(_compared(case.view), case.view.dilemma)
+
+    def beside_the_paper(case: blocks.Case) -> Drawing:
+        return papers_figure(case.view)
+
+    def papers_table(case: blocks.Case) -> Table:
+        return measured_again(case.inputs.episodes, case.view)
+
+    def fewer_worlds(case: blocks.Case) -> Table:
+        return by_worlds(few.view(case.view.dilemma), case.view)
+
+    def after_a_first(case: blocks.Case) -> Drawing:
+        return over_training(runs)
+
+    def rare_from(case: blocks.Case) -> Table:
+        return learned_from(runs)
+
+    before = dict(blocks.BLOCKS)
+    blocks.BLOCKS.clear()
+    blocks.figure("Episodes by kills")(episodes_by_kills)
+    blocks.figure("The paper's figure, and ours")(beside_the_paper)
+    blocks.table(papers_table)
+    blocks.figure("A second kill after the first, over training")(after_a_first)
+    blocks.table(rare_from)
+    blocks.table(fewer_worlds)
+    blocks.BLOCKS.update(before)
+    try:
+        yield
+    finally:
+        blocks.BLOCKS.clear()
+        blocks.BLOCKS.update(before)
+
+
+def _compared(view: View) -> list[Point]:
+    """The three agents, in the order of the paper's table."""
+    found = [view.arm(method, arm) for method, arm in ARMS.items()]
+    return [point for point in found if point is not None]
+
+
+def _printed(point: Point, measure: str) -> compare.Interval:
+    """What the paper prints of an agent on No Killing; NaN where it prints nothing."""
+    asked = (paper_numbers.NK, point.method, point.arm, measure)
+    printed = paper_numbers.NUMBERS
+    found = ((one.value, one.ci) for one in printed if (one.dilemma, one.method, one.arm, one.measure) == asked)
+    return compare.Interval(*next(found, (float("nan"), float("nan"))), 3)
+
+
+def _printed_shares(point: Point) -> dict[float, float]:
+    """The paper's share of episodes with 0, 1, 2, 3 or more; what it does not split stands between 2 and 3."""
+    some, over, two, three = (_printed(point, name).mean for name in ("p_any", "over_1", "at_2", "from_3"))
+    rest = {2.0: two, 3.0: three} if two == two else {2.5: over}
+    return {0.0: 1 - some, 1.0: some - over, **rest}
+
+
+def papers_figure(view: View) -> Drawing:
+    """Shares of episodes by kills: bars ours, dots our seeds, diamonds the paper's."""
+    points = _compared(view)
+    figure, panels = sheet(2.9, 1, len(points), sharey=True, squeeze=False)
+    rows = []
+    for axes, point in zip(panels[0], points):
+        shares, printed = seed_shares(point, EDGES), _printed_shares(point)
+        for place, mean in enumerate(shares.mean(axis=0)):
+            over, colour = place > 1, look(point.method).colour
+            axes.bar(place, mean, width=0.74, facecolor="none" if over else colour, edgecolor=OVER if over else colour,
+                     hatch="////" if over else None, linewidth=1.1)  # fmt: skip
+            axes.annotate(percent(mean), (place, max([mean, *shares[:, place], printed.get(place, 0.0)])), (0, 5),
+                          textcoords="offset points", ha="center", fontsize=8)  # fmt: skip
+        for own in shares:
+            axes.plot(np.arange(len(own)) + 0.18, own, "o", color=INK, ms=2.6, label="our seeds")
+        axes.plot(*zip(*printed.items()), "D", mfc="white", mec=INK, ms=5.5, ls="none", label="the paper")
+        axes.set_title(point.label, loc="left")
+        axes.set_xticks(range(len(BINS)), BINS)
+        axes.set_xlabel("kills in one episode")
+        for place, name in enumerate(BINS):
+            theirs = printed.get(place, float("nan"))
+            rows.append({"agent": point.label, "kills": name, "paper": theirs, **_interval("here", shares[:, place])})
+        rows.append({"agent": point.label, "kills": "2+", "paper": _printed(point, "over_1").mean,
+                     **_interval("here", shares[:, 2:].sum(axis=1))})  # fmt: skip
+    panels[0][0].set_ylabel("share of episodes")
+    panels[0][0].set_ylim(0, 0.9)
+    handles = {label: one for one, label in zip(*panels[0][0].get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=2)
+    caption = (
+        "Share of episodes by kills. Bars: mean over our seeds, exact counts; hatched: more than one. Of the "
+        "Lagrangian's episodes with more than one kill the paper prints the share of all together."
+    )
+    return Drawing(figure, pd.DataFrame(rows), caption)
+
+
+MEASURES = {
+    "return": ("Return", lambda point: point.returns, plus_minus),
+    "p_any": ("P(≥1)", lambda point: point.each(metrics.p_any), percent),
+    "std": ("Std", lambda point: point.each(metrics.std), plus_minus),
+    "cvar": (metrics.CVAR, lambda point: point.each(metrics.cvar), plus_minus),
+    "over_1": ("P(>1)", lambda point: point.each(metrics.over_one), percent),
+    "from_3": ("P(>2)", lambda point: np.array([metrics.p_over(seed.counts, 2) for seed in point.seeds]), percent),
+}
+
+
+def _measured(view: View, method: str) -> dict[str, float]:
+    """Every measure of an agent with its interval, and Welch's t of its CVaR against ESR's."""
+    point, focal = view.arm(method, ARMS[method]), view.arm("esr", ARMS["esr"])
+    assert point is not None
+    assert focal is not None
+    found: dict[str, float] = {}
+    for name, (_, each, _) in MEASURES.items():
+        found |= _interval(name, each(point))
+    t, p = seconds.against(point.each(metrics.cvar), focal.each(metrics.cvar), point is focal)
+    return found | {"welch_t": t, "welch_p": p}
+
+
+def _cells(rows: list[dict]) -> dict[str, list[str]]:
+    """The measures as they are shown, by their headings."""
+    return {
+        heading: [write(row[name], row[f"{name}_ci"]) for row in rows] for name, (heading, _, write) in MEASURES.items()
+    }
+
+
+def measured_again(judged: Episodes, view: View) -> Table:
+    """The paper's table, the same by its own measuring here, and what exact counts say of the same episodes."""
+    views = {
+        "as the paper measures": judged.view(view.dilemma, "window", "paper"),
+        "first episodes, its detector": judged.view(view.dilemma, "first", "paper"),
+        "first episodes, exact": judged.view(view.dilemma, "first", "exact"),
+    }
+    rows: list[dict] = []
+    for own in _compared(view):
+        theirs: dict = {"agent": own.label, "measured": "the paper", "welch_t": _printed(own, "welch").mean}
+        for name in MEASURES:
+            theirs[name], theirs[f"{name}_ci"], _ = _printed(own, name)
+        rows.append(theirs)
+        rows += [{"agent": own.label, "measured": name} | _measured(seen, own.method) for name, seen in views.items()]
+    shown = {
+        "Agent": [row["agent"] if row["measured"] == "the paper" else "" for row in rows],
+        "Where": [row["measured"] for row in rows],
+        **_cells(rows),
+        "t against ESR": ["" if row["welch_t"] != row["welch_t"] else number(row["welch_t"], 1) for row in rows],
+    }
+    note = (
+        "The paper's three agents: what it prints, and ours three times over. As the paper measures: the episodes that "
+        f"end inside its window of 4096 steps, counted by {COUNTERS['paper']}. Then the first twelve episodes of every "
+        "world, which favours no length, by that detector and exactly; the last two rows differ in the detector alone. "
+        "± is the 95 % t interval over seeds; t is Welch's, of equal CVaR, as the paper has it."
+    )
+    methods = [own.method for own in _compared(view) for _ in range(1 + len(views))]
+    frame = pd.DataFrame(rows)
+    return Table("papers_table_no_killing", "The paper's table, and ours", note, shown, frame, methods, wide=True)
+
+
+def by_worlds(few: View, many: View) -> Table:
+    """The default protocol's 64 worlds beside the 512."""
+    found = [(method, view, view.arm(method, arm)) for method, arm in ARMS.items() for view in (few, many)]
+    rows: list[dict] = [
+        {"agent": point.label, "episodes": point.episodes, **_measured(view, method)}
+        for method, view, point in found
+        if point is not None
+    ]
+    shown = {"Agent": [row["agent"] for row in rows], "Episodes": [f"{row['episodes']:,}" for row in rows]}
+    note = (
+        "First twelve episodes of every world, exact counts, all seeds. By default an agent is judged in 64 worlds; "
+        "everything else on this page is of 512."
+    )
+    methods, name = [method for method, *_ in found], "fewer_worlds_no_killing"
+    return Table(name, "In 64 worlds and in 512", note, shown | _cells(rows), pd.DataFrame(rows), methods, wide=True)
+
+
+def over_training(runs: list[tuple[Run, pd.DataFrame]]) -> Drawing:
+    """Episodes with a kill, and further kills after a first, in every twentieth of training."""
+    figure, (top, bottom) = sheet(5.0, 2, sharex=True)
+    rows = []
+    for method, arm in ARMS.items():
+        own = [_parts(run, sums) for run, sums in runs if (run.method, run.arm) == (method, arm)]
+        label, colour, marker, _ = look(method)
+        for axes, name in ((top, "p_any"), (bottom, "further")):
+            each = np.array([parts[name] for parts in own])
+            steps = own[0]["steps"]
+            for line in each:
+                axes.plot(steps, line, color=colour, lw=0.7, alpha=0.6)
+            axes.plot(steps, each.mean(axis=0), color=colour, lw=1.9, marker=marker, ms=5, label=f"{label} ({arm})")
+        chance = np.array([parts["by_chance"] for parts in own])
+        bottom.plot(steps, chance.mean(axis=0), color=colour, lw=1.3, ls=":")
+        rows += own
+    top.set_ylabel("episodes with a kill, P(≥1)")
+    top.set_ylim(bottom=0)
+    bottom.set(xlabel="environment steps", ylabel="further kills a first kill", yscale="log")
+    bottom.set_yticks([0.003, 0.01, 0.03, 0.1, 0.3], ["0.3 %", "1 %", "3 %", "10 %", "30 %"])
+    bottom.minorticks_off()
+    bottom.set_xticks(np.arange(0, STEPS + 1, 1.5e8), ["0", *(count(at) for at in np.arange(1.5e8, STEPS + 1, 1.5e8))])
+    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    caption = (
+        "Training, in twentieths of the run. Thick: mean over seeds; thin: each seed. Further kills a first are all "
+        "kills beyond an episode's first over its firsts: no less than the chance that a second follows, P(>1 | ≥1). "
+        "Dotted: what they would be if kills fell independently of each other, in as many episodes."
+    )
+    return Drawing(figure, pd.concat(rows), caption)
+
+
+def _parts(run: Run, sums: pd.DataFrame) -> pd.DataFrame:
+    """Sums over each twentieth of training, and what follows from them."""
+    part = np.minimum(np.ceil(sums["steps"] / run.steps * PARTS).astype(int), PARTS)
+    together = sums.groupby(part).sum()
+    return pd.DataFrame(
+        {
+            "method": run.method,
+            "arm": run.arm,
+            "seed": run.seed,
+            "steps": together.index * run.steps / PARTS,
+            "episodes": together["episodes"],
+            "firsts": together["firsts"],
+            "p_any": together["firsts"] / together["episodes"],
+            "further": together["violations"] / together["firsts"] - 1,
+            "by_chance": _by_chance(together["firsts"] / together["episodes"]),
+            "second": together["seconds"] / together["firsts"] if "seconds" in together else float("nan"),
+        }
+    )
+
+
+def _by_chance(some: pd.Series) -> pd.Series:
+    """Further kills a first where kills fall independently of each other: by Poisson's law, with this P(≥1)."""
+    return -np.log1p(-some) / some - 1
+
+
+def learned_from(runs: list[tuple[Run, pd.DataFrame]]) -> Table:
+    """Run by run, after how many steps further kills became and stayed rare."""
+    rows = []
+    for method, arm in ARMS.items():
+        for run, sums in runs:
+            if (run.method, run.arm) != (method, arm):
+                continue
+            row: dict = {"agent": f"{look(method).label} ({arm})", "method": method, "seed": run.seed}
+            row |= {f"below_{level:g}": seconds.below_from(sums, run.steps, level) for level in LEVELS}
+            first, last = (_parts(run, sums).iloc[place] for place in (1, -1))
+            row |= {f"{name}_{when}": part[name] for when, part in (("early", first), ("end", last))
+                    for name in ("p_any", "further", "second", "firsts")}  # fmt: skip
+            rows.append(row)
+    frame = pd.DataFrame(rows)
+    shown = {"Agent": list(frame["agent"]), "Seed": list(map(str, frame["seed"]))}
+    for level in LEVELS:
+        own = frame[f"below_{level:g}"]
+        shown[f"Below {percent(level, digits=0)} from"] = ["–" if at != at else f"{at / 1e6:.0f} M" for at in own]
+    shown["P(≥1), end"] = [percent(value) for value in frame["p_any_end"]]
+    shown["Further a first, end"] = [percent(value) for value in frame["further_end"]]
+    shown["Second a first, end"] = [percent(value) for value in frame["second_end"]]
+    note = (
+        "Steps of training from which further kills a first, pooled over a tenth of the run, stay below a level to the "
+        "end; a dash: not by the end. The last three columns are of the last twentieth; “second a first” is P(>1) over "
+        "P(≥1). Of seed 42 one update in twenty is known, and of its episodes not how many hold a second kill."
+    )
+    methods, name = list(frame.pop("method")), "rare_from_no_killing"
+    return Table(name, "From when on is a second kill rare?", note, shown, frame, methods, wide=True)
+
+
+def _interval(name: str, values: np.ndarray) -> dict[str, float]:
+    mean, half, _ = compare.t_interval(values)
+    return {name: mean, f"{name}_ci": half}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked = parser.add_subparsers(dest="command", required=True)
+    training = asked.add_parser("train")
+    training.add_argument("seed", type=int)
+    training.add_argument("out", type=Path)
+    asked.add_parser("keep").add_argument("out", type=Path)
+    given = parser.parse_args()
+    return train(given.seed, given.out) if given.command == "train" else keep(given.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
