@@ -15,7 +15,7 @@ from tests.interop.again import Cliff, Counted, lived_again
 pytest.importorskip("gymnax")
 from gymnax.environments import environment, spaces
 
-from perepisode.interop import gymnax
+from perepisode.interop import endless, gymnax
 
 PLACES, STEPS = 6, 50
 OPTIONS = {"horizon": 8, "chance": 0.6, "gain": 4.0}  # powers of two: observations have no rounding
@@ -74,6 +74,18 @@ def test_every_episode_equals_the_one_lived_again_in_the_world(played):
         assert not any(one.ended for one in outcomes[:-1])
         timeout = outcomes[-1].end_cause == EndCause.TIMEOUT
         assert (truncated[steps, place][-1], terminated[steps, place][-1]) == (timeout, not timeout)
+
+
+@pytest.mark.parametrize("share", [1, 2, 16])
+def test_the_same_is_played_in_the_order_of_a_gpu_and_however_few_are_served_at_once(played, monkeypatch, share):
+    """There worlds are handed out before it is asked whether any is missing."""
+    own, keys, actions, expected = played
+    monkeypatch.setattr(endless, "SHARE", share)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    found = play(*gymnax.make(own), keys, actions)
+    # spares are not compared: which of them are ready depends on when all that were missing were made
+    for index in (0, 1, 2, *range(4, 8)):
+        jax.tree.map(np.testing.assert_array_equal, found[index], expected[index])
 
 
 def test_the_observation_after_an_episode_is_the_first_of_the_next(played):

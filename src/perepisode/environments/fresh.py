@@ -5,6 +5,7 @@ in which batches are made therefore change nothing but speed, and any episode ca
 """
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -119,14 +120,22 @@ def _serve_run(batch: int, fresh: Fresh, states, serials, waiting):
     # places beyond the count lie outside the array, where a scatter drops them
     places = jnp.where(lane < count, jnp.nonzero(waiting, size=batch, fill_value=envs)[0], envs)
     slots = jnp.minimum(used + lane, size - 1)
-
-    def move(state, worlds):
-        """Large arrays place by place.  Small ones, and there are many, all at once: on a GPU that is one kernel for
-        many of them instead of one for each."""
-        if state[0].size > SMALL:
-            return state.at[places].set(worlds[slots], mode="drop")
-        return jnp.where(served.reshape(envs, *[1] * (state.ndim - 1)), worlds[slot], state)
-
-    states = jax.tree.map(move, states, fresh.worlds)
+    states = moved(states, fresh.worlds, served, places, slot, slots)
     serials = jnp.where(served, fresh.handed + turn, serials)
     return replace(fresh, handed=fresh.handed + count), states, serials, waiting & ~served
+
+
+def moved(states, worlds, served: jax.Array, places: jax.Array, slot: Any = slice(None), slots: Any = None):
+    """The states with a fresh world in every place that is `served`, which `places` lists; other numbers in it lie
+    outside.  `slot` and `slots` say which world is for each place, and for each of `places`: its own if left out.
+
+    Large arrays are moved place by place.  Small ones, and there are many, all at once: on a GPU that is one kernel for
+    many of them instead of one for each.
+    """
+
+    def move(state, new):
+        if state[0].size > SMALL:
+            return state.at[places].set(new[places if slots is None else slots], mode="drop")
+        return jnp.where(served.reshape(-1, *[1] * (state.ndim - 1)), new[slot], state)
+
+    return jax.tree.map(move, states, worlds)

@@ -24,6 +24,7 @@ from perepisode.pytree import pytree
 
 REWARDS = ("task", "penalised", "vector")
 SHARE = 16  # of a batch, one in so many is made or moved at a time
+MADE = 4  # of a batch, one in so many is made at a time on a GPU, which a sixteenth does not keep busy
 
 
 @pytree
@@ -158,10 +159,16 @@ def _renewing(world: World):
     `vmap` over it makes one larger batch, however many times.
     """
 
+    def make_and_serve(carry):
+        state, observation, waiting = carry
+        return _served(world, _with_spares(world, waiting, state), observation, waiting)
+
     @jax.custom_batching.custom_vmap
     def renewed(ended, state, observation):
-        state = _with_spares(world, ended, state)
-        return _handed_out(world, ended, state, observation)
+        carry = (state, observation, ended)
+        if jax.default_backend() == "gpu":  # nearly always enough, as in fresh.hand_out
+            carry = _served(world, *carry)
+        return jax.lax.while_loop(lambda carry: carry[2].any(), make_and_serve, carry)[:2]
 
     @renewed.def_vmap
     def _(size: int, batched: Sequence[Any], *given):
@@ -175,16 +182,16 @@ def _renewing(world: World):
     return renewed
 
 
-def _with_spares(world: World, ended: jax.Array, state: Playing) -> Playing:
-    """Every place that ended has a spare: if one had none, all that are missing are made."""
-    needed = (ended & ~state.ready).any()
+def _with_spares(world: World, waiting: jax.Array, state: Playing) -> Playing:
+    """Every place that waits has a spare: if one had none, all that are missing are made."""
+    needed = (waiting & ~state.ready).any()
 
     def missing(carry):
         return needed & ~carry[1].all()
 
     def make(carry):
         spare, ready = carry
-        places = _first(~ready)
+        places = _first(~ready, MADE if jax.default_backend() == "gpu" else SHARE)
         worlds = jax.vmap(partial(_made, world))(state.key[places], state.serial[places] + 1)
         return _put(spare, places, worlds), ready.at[places].set(True, mode="drop")
 
@@ -192,34 +199,26 @@ def _with_spares(world: World, ended: jax.Array, state: Playing) -> Playing:
     return replace(state, spare=spare, ready=ready)
 
 
-def _handed_out(world: World, ended: jax.Array, state: Playing, observation: jax.Array):
-    """The spare put in the place of every world that ended, a few at a time: states are large, and most play on."""
-
-    def wait(carry):
-        return carry[2].any()
-
-    def serve(carry):
-        worlds, observation, waiting = carry
-        places = _first(waiting)
-        spare = jax.tree.map(lambda leaf: leaf[places], state.spare)
-        seen = jax.vmap(lambda one: world.vector(world.observe(one)))(spare)
-        return _put(worlds, places, spare), _put(observation, places, seen), waiting.at[places].set(False, mode="drop")
-
-    worlds, observation, _ = jax.lax.while_loop(wait, serve, (state.world, observation, ended))
+def _served(world: World, state: Playing, observation: jax.Array, waiting: jax.Array):
+    """The spares of the first places that wait put in their worlds' places: states are large, and most play on."""
+    at_hand = waiting & state.ready
+    places = _first(at_hand, SHARE)
+    served = at_hand & (jnp.cumsum(at_hand) <= len(places))
+    seen = jax.vmap(lambda one: world.vector(world.observe(one)))(jax.tree.map(lambda leaf: leaf[places], state.spare))
     begun = replace(
         state,
-        world=worlds,
-        ready=state.ready & ~ended,
-        serial=state.serial + ended,
-        time=jnp.where(ended, 0, state.time),
+        world=fresh.moved(state.world, state.spare, served, places),
+        ready=state.ready & ~served,
+        serial=state.serial + served,
+        time=jnp.where(served, 0, state.time),
     )
-    return begun, observation
+    return begun, _put(observation, places, seen), waiting & ~served
 
 
-def _first(wanted: jax.Array) -> jax.Array:
+def _first(wanted: jax.Array, share: int) -> jax.Array:
     """The first places where it is true, as many as are treated at once; those beyond lie outside the batch."""
     size = wanted.shape[0]
-    return jnp.nonzero(wanted, size=max(1, size // SHARE), fill_value=size)[0]
+    return jnp.nonzero(wanted, size=max(1, size // share), fill_value=size)[0]
 
 
 def _put(whole: Any, places: jax.Array, few: Any) -> Any:
