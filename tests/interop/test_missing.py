@@ -8,7 +8,9 @@ import pytest
 DOORS = [
     ("gymnax", "gymnax", "gymnax"),
     ("gymnasium", "gymnasium", "gymnasium"),
+    ("gymnasium", "jax", "train,gymnasium"),
     ("recorder", "gymnasium", "gymnasium"),
+    ("safety", "gymnasium", "gymnasium"),
     ("sb3", "stable_baselines3", "sb3"),
 ]
 

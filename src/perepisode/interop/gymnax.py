@@ -14,15 +14,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from perepisode.config import Refused
 from perepisode.environments import base
 from perepisode.environments.base import Key
 from perepisode.environments.foreign import adopt
 from perepisode.interop import library
 from perepisode.interop.endless import Endless, Playing
+from perepisode.later import jax, jnp
 
 _environment = library("gymnax.environments.environment", "gymnax")
 _spaces = library("gymnax.environments.spaces", "gymnax")
