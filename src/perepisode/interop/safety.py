@@ -1,6 +1,6 @@
 """Our Gymnasium environments in the shape of Safety-Gymnasium's, whose step returns six values.
 
-    env = with_cost(gymnasium.make("perepisode/Temptation-v0"))
+    env = with_cost(gymnasium.make("perepisode.interop.gymnasium:perepisode/Temptation-v0"))
     observation, reward, cost, terminated, truncated, info = env.step(action)
 
 Safety-Gymnasium itself is not needed: code that is written for it asks for this shape and for nothing else.
@@ -23,10 +23,9 @@ def with_cost(env: Any) -> Any:
 
     It has to be the last of all wrappers: Gymnasium's own know of five values only.
     """
-    vector = isinstance(env, gymnasium.vector.VectorEnv)
     if not hasattr(env.unwrapped, "endless"):
-        raise Refused(f"{env} is none of perepisode's own; a cost is read from their info")
-    return (_Vector if vector else _Single)(env)
+        raise Refused(f"{env} is none of perepisode's own, whose info has a cost of every step")
+    return (_Vector if isinstance(env, gymnasium.vector.VectorEnv) else _Single)(env)
 
 
 class _Single(gymnasium.Wrapper):
