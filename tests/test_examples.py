@@ -34,7 +34,7 @@ def here(tmp_path_factory):
     WORLDS.clear()
     WORLDS.update(known)
     sys.path[:] = search
-    for name in ("courier", "classic"):
+    for name in ("courier", "maze", "classic"):
         sys.modules.pop(name, None)
 
 
@@ -93,6 +93,70 @@ def test_the_courier_does_what_its_page_says(here, monkeypatch, tmp_path):
     assert (means.loc[("ser", "w=0.15")] < 0.5).all()
     budgeted = table.loc[table["method"] == "esr"]
     assert ((budgeted["violations"] == 2).groupby(budgeted["seed"]).mean() > 0.75).all()
+
+
+# ---- a maze of gymnax ------------------------------------------------------------------------------------------------
+
+
+def test_the_mazes_flowers_are_counted_as_by_hand():
+    """From places and pay alone: whoever was not paid is where the step led, whoever was paid was at the goal."""
+    pytest.importorskip("gymnax")
+    maze = perepisode.make("maze.py:Maze")
+    worlds, steps, bed = 64, 60, (1, 3)
+
+    @jax.jit
+    @jax.vmap
+    def play(key):
+        def one(state, key):
+            action = jax.random.randint(key, (), 0, maze.actions)
+            after, outcome = maze.step(key, state, action)
+            return after, (state.inner.pos, after.inner.pos, outcome)
+
+        state = maze.reset(key)
+        _, lived = jax.lax.scan(one, state, jax.random.split(key, steps))
+        return state.inner.goal, lived
+
+    goals, (before, after, outcomes) = jax.tree.map(np.asarray, play(jax.random.split(jax.random.key(0), worlds)))
+    counted = np.zeros((worlds, steps), int)
+    for world, step in np.ndindex(worlds, steps):
+        here, there = tuple(before[world, step]), tuple(after[world, step])
+        paid = outcomes.task_reward[world, step] == 1
+        counted[world, step] = tuple(goals[world]) == bed if paid else here != bed and there == bed
+    np.testing.assert_array_equal(outcomes.violations[..., 0], counted)
+    at_goal = outcomes.task_reward == 1
+    assert counted[at_goal].any()
+    assert counted[~at_goal].any()
+
+
+def test_the_maze_is_trained_on_and_judged(here):
+    pytest.importorskip("gymnax")
+    out = "out/maze-briefly"
+    train = f"train --env maze.py:Maze --method esr:budget=2:charge=0 --seeds 7 --steps 3840 --hidden 8 --out {out}"
+    for command in (train, f"evaluate {out} --envs 16 --steps 120"):
+        with pytest.raises(SystemExit) as end:
+            cli.main(command.split())
+        assert not end.value.code, command
+    table = pd.read_parquet(here / out / "episodes.parquet")
+    assert (set(table["environment"]), set(table["dilemma"]), set(table["arm"])) == ({"maze"}, {"flowers"}, {"k=2"})
+    assert table["length"].max() <= 60
+    assert table["violations"].max() > 0
+
+
+@pytest.mark.slow
+def test_the_maze_does_what_its_page_says(here, monkeypatch, tmp_path):
+    pytest.importorskip("gymnax")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "maze.py").symlink_to(here / "maze.py")
+    follow("maze")
+    table = pd.read_parquet("out/maze/episodes.parquet").query("in_first")
+    worst = table.groupby(["method", "seed"])["violations"].apply(lambda v: v.nlargest(len(v) // 10).mean())
+    assert (worst["ser"] > 2 * worst["esr"]).all()
+    over = (table["violations"] > 2).groupby([table["method"], table["seed"]]).mean()
+    assert (over["esr"] < 0.05).all()
+    means = table.groupby("method")[["return", "violations"]].mean()
+    assert means.loc["esr", "violations"] == pytest.approx(means.loc["lagrangian", "violations"], abs=0.2)
+    assert means.loc["esr", "return"] == pytest.approx(means.loc["lagrangian", "return"], rel=0.1)
+    assert "onto the flowers" in Path("out/maze/watch/index.html").read_text()
 
 
 # ---- Craftax-Classic ------------------------------------------------------------------------------------------------

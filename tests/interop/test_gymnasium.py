@@ -1,5 +1,7 @@
 """The Gymnasium door and the recorder: Gymnasium's own checker, both modes of reset, seeds, exact counts."""
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -178,6 +180,21 @@ def test_a_world_of_ones_own_has_an_id_once_it_is_known(monkeypatch):
     envs = gymnasium.make_vec("perepisode/SteepCliff-v0", num_envs=PLACES, dilemma="noise", width=2)
     assert envs.unwrapped.endless.world == Cliff(width=2)
     assert envs.unwrapped.endless.dilemma == "noise"
+
+
+@pytest.mark.processes
+def test_an_id_that_names_its_module_needs_no_import():
+    """In a process that has imported Gymnasium alone."""
+    world = "perepisode.interop.gymnasium:perepisode/Temptation-v0"
+    code = f"""
+import sys
+import gymnasium
+assert not [name for name in sys.modules if name.startswith(("perepisode", "jax"))]
+print(gymnasium.make_vec({world!r}, num_envs=2, horizon=8).unwrapped.endless.world)
+print(gymnasium.make({world!r}, horizon=8).unwrapped.endless.world)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [str(make("temptation", horizon=8))] * 2
 
 
 def test_a_vector_can_cut_episodes_short():

@@ -167,6 +167,9 @@ def test_five_values_join_both_ends_and_survive_copies():
     np.testing.assert_array_equal(same, reward)
     np.testing.assert_array_equal(info["cost"], actions)
     np.testing.assert_array_equal(short["cost"], actions)
+    # scripts that unpack five average everything in info with weights of this shape, as Craftax's baselines do
+    assert info.keys() - short.keys() == {"final_observation"}
+    assert {value.shape for value in short.values()} == {(STEPS, PLACES)}
 
 
 def test_rewards_are_the_tasks_less_a_price_or_a_vector():

@@ -1,5 +1,6 @@
 """Doors without their libraries: one line that says what to install; everything else works without them."""
 
+import subprocess
 import sys
 from importlib import import_module
 
@@ -9,6 +10,7 @@ DOORS = [
     ("gymnax", "gymnax", "gymnax"),
     ("gymnasium", "gymnasium", "gymnasium"),
     ("recorder", "gymnasium", "gymnasium"),
+    ("safety", "gymnasium", "gymnasium"),
     ("sb3", "stable_baselines3", "sb3"),
 ]
 
@@ -22,6 +24,28 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, door, library, e
     with pytest.raises(ModuleNotFoundError) as said:
         import_module(f"perepisode.interop.{door}")
     assert str(said.value).endswith(f"needs {library}; install what is missing: pip install 'perepisode[{extra}]'")
+
+
+@pytest.mark.processes
+def test_a_light_installation_is_told_which_extras_bring_the_worlds():
+    """The Gymnasium extra alone brings no JAX: the recorder needs none, the worlds do."""
+    code = """
+import sys
+for name in ("jax", "gymnax"):
+    sys.modules[name] = None
+import perepisode.interop.recorder
+for door in ("gymnax", "gymnasium"):
+    try:
+        __import__(f"perepisode.interop.{door}")
+    except ModuleNotFoundError as error:
+        print(error)
+"""
+    pytest.importorskip("gymnasium")
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == [
+        "perepisode.interop.gymnax needs gymnax; install what is missing: pip install 'perepisode[gymnax]'",
+        "perepisode.interop.gymnasium needs jax; install what is missing: pip install 'perepisode[train,gymnasium]'",
+    ]
 
 
 def test_what_the_doors_share_needs_no_library():

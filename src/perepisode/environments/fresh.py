@@ -4,13 +4,13 @@ The n-th episode of a run lives in a world that is a function of the run's key a
 in which batches are made therefore change nothing but speed, and any episode can be replayed from its number.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from perepisode.environments.base import World
+from perepisode.later import jax, jnp
 from perepisode.pytree import pytree
 
 SMALL = 256  # elements of an array of one world

@@ -6,10 +6,11 @@ from types import ModuleType
 from perepisode.later import lacking
 
 
-def library(name: str, extra: str) -> ModuleType:
-    """Somebody else's module; where it is missing, one line says what to install."""
+def library(name: str, door: str, extra: str = "") -> ModuleType:
+    """Somebody else's module; where it is missing, one line says what to install: the door's own extra, or another."""
     try:
         return import_module(name)
     except ImportError as error:
         missing = (error.name or name).partition(".")[0]
-        raise ModuleNotFoundError(lacking(f"perepisode.interop.{extra}", [missing], extra), name=missing) from None
+        said = lacking(f"perepisode.interop.{door}", [missing], extra or door)
+        raise ModuleNotFoundError(said, name=missing) from None

@@ -1,12 +1,9 @@
 """Our worlds as Gymnasium environments, one at a time or many in one program.
 
-    import gymnasium
-    import perepisode.interop.gymnasium
+    envs = gymnasium.make_vec("perepisode.interop.gymnasium:perepisode/Craftax-v0", num_envs=64, dilemma="no_killing")
+    env = gymnasium.make("perepisode.interop.gymnasium:perepisode/Temptation-v0")
 
-    envs = gymnasium.make_vec("perepisode/Craftax-v0", num_envs=64, dilemma="no_killing")
-    env = gymnasium.make("perepisode/Temptation-v0")
-
-Every world that is known has an id.  Arrays are NumPy's, and the caller's own.
+Every world that is known has an id, which needs its module's name once.  Arrays are NumPy's, and the caller's own.
 """
 
 from __future__ import annotations
@@ -16,8 +13,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from perepisode.config import Refused
@@ -25,8 +20,10 @@ from perepisode.environments import WORLDS
 from perepisode.environments.base import NEVER, World
 from perepisode.interop import library
 from perepisode.interop.endless import Endless, Playing
+from perepisode.later import jax, jnp
 
 gymnasium = library("gymnasium", "gymnasium")
+library("jax", "gymnasium", "train,gymnasium")  # the extra alone is light: the recorder needs no more
 AutoresetMode = gymnasium.vector.AutoresetMode
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 

@@ -14,15 +14,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from perepisode.config import Refused
 from perepisode.environments import base
 from perepisode.environments.base import Key
 from perepisode.environments.foreign import adopt
 from perepisode.interop import library
 from perepisode.interop.endless import Endless, Playing
+from perepisode.later import jax, jnp
 
 _environment = library("gymnax.environments.environment", "gymnax")
 _spaces = library("gymnax.environments.spaces", "gymnax")
@@ -42,7 +40,8 @@ def make(
     """A world by its name as a gymnax environment, and its parameters; `options` are the world's own.
 
     `reward` is "task", "penalised" (then `price` is taken off for each violation) or "vector" (the task's reward, minus
-    the violations).  `values=5` is for libraries that unpack five: it joins terminated and truncated to one `done`.
+    the violations).  `values=5` is for libraries that unpack five: it joins terminated and truncated to one `done`, and
+    leaves the last observation out of `info`, because their scripts keep or average whatever stands there.
     """
     env = Environment(Endless.of(world, dilemma, reward, price, options), values)
     return env, env.default_params
@@ -79,14 +78,11 @@ class Environment(_environment.Environment):
         """Six values: observation, state, reward, terminated, truncated, info; or five."""
         params = self.default_params if params is None else params
         state, happened = self.endless.step(state, action, params.max_steps_in_episode)
-        info = self.endless.info(happened) | {
-            "terminated": happened.terminated,
-            "truncated": happened.truncated,
-            "final_observation": happened.final_observation,
-        }
-        ends = (happened.terminated, happened.truncated)
-        ends = ends if self.values == 6 else (ends[0] | ends[1],)
-        return happened.observation, state, happened.reward, *ends, info
+        info = self.endless.info(happened) | {"terminated": happened.terminated, "truncated": happened.truncated}
+        if self.values == 5:
+            return happened.observation, state, happened.reward, happened.ended, info
+        info["final_observation"] = happened.final_observation
+        return happened.observation, state, happened.reward, happened.terminated, happened.truncated, info
 
     def reset_env(self, key: Key, params: Any) -> tuple[jax.Array, Playing]:
         return self.endless.reset(key)
