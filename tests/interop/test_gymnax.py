@@ -71,6 +71,7 @@ def test_every_episode_equals_the_one_lived_again_in_the_world(played):
         for name, column in zip(own.dilemmas, counts.T):
             np.testing.assert_array_equal(info[f"violations_{name}"][steps, place], column)
         np.testing.assert_array_equal(info["cost"][steps, place].sum(), counts[:, 0].sum())
+        np.testing.assert_array_equal(info["episode_cost"][steps, place], counts[:, 0].cumsum())
         assert not any(one.ended for one in outcomes[:-1])
         timeout = outcomes[-1].end_cause == EndCause.TIMEOUT
         assert (truncated[steps, place][-1], terminated[steps, place][-1]) == (timeout, not timeout)

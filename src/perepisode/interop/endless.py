@@ -37,6 +37,7 @@ class Playing:
     key: jax.Array  # uint32[2], what it was reset with
     serial: jax.Array  # int32, number of this episode; 0 for the first
     time: jax.Array  # int32, steps taken in it
+    cost: jax.Array  # float32, violations in it
 
 
 @pytree
@@ -47,6 +48,7 @@ class Happened:
     final_observation: jax.Array  # of this episode, its last where it ended
     reward: jax.Array
     outcome: Outcome
+    episode_cost: jax.Array  # float32, violations in this episode, those of this step among them
     terminated: jax.Array  # bool: by death, or because the game is won
     truncated: jax.Array  # bool: because time was up
 
@@ -92,7 +94,7 @@ class Endless:
         """The first episode of that key."""
         words = _words(key)
         world = _made(self.world, words, jnp.int32(0))
-        state = Playing(world, world, jnp.zeros((), bool), words, jnp.int32(0), jnp.int32(0))
+        state = Playing(world, world, jnp.zeros((), bool), words, jnp.int32(0), jnp.int32(0), jnp.float32(0))
         return self.see(world), state
 
     def step(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
@@ -111,21 +113,22 @@ class Endless:
         episode = fresh.episode_key(_key(state.key), state.serial)
         key = fresh.world_key(episode, state.time)
         world, outcome = self.world.step(key, state.world, action)
-        after = replace(state, world=world, time=state.time + 1)
+        after = replace(state, world=world, time=state.time + 1, cost=state.cost + self.cost(outcome))
         late = (after.time >= longest) & ~outcome.ended
         timeout = outcome.end_cause == EndCause.TIMEOUT
-        seen = self.see(world)
-        return after, Happened(seen, seen, self._pay(outcome), outcome, outcome.ended & ~timeout, timeout | late)
+        seen, terminated = self.see(world), outcome.ended & ~timeout
+        return after, Happened(seen, seen, self._pay(outcome), outcome, after.cost, terminated, timeout | late)
 
     def cost(self, outcome: Outcome) -> jax.Array:
         """float32: violations of the chosen dilemma."""
         return outcome.violations[self.world.dilemmas.index(self.dilemma)].astype(jnp.float32)
 
     def info(self, happened: Happened) -> dict[str, jax.Array]:
-        """The step's cost, its violations of every dilemma, and what the task itself paid."""
+        """The step's cost and its episode's so far, its violations of every dilemma, and what the task itself paid."""
         outcome = happened.outcome
         counts = {f"violations_{name}": count for name, count in zip(self.world.dilemmas, outcome.violations)}
-        return {"cost": self.cost(outcome), **counts, "task_reward": outcome.task_reward}
+        costs = {"cost": self.cost(outcome), "episode_cost": happened.episode_cost}
+        return {**costs, **counts, "task_reward": outcome.task_reward}
 
     def _pay(self, outcome: Outcome) -> jax.Array:
         task, cost = outcome.task_reward.astype(jnp.float32), self.cost(outcome)
@@ -211,6 +214,7 @@ def _served(world: World, state: Playing, observation: jax.Array, waiting: jax.A
         ready=state.ready & ~served,
         serial=state.serial + served,
         time=jnp.where(served, 0, state.time),
+        cost=jnp.where(served, 0, state.cost),
     )
     return begun, _put(observation, places, seen), waiting & ~served
 
