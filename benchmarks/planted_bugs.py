@@ -30,6 +30,7 @@ class Bug(NamedTuple):
     tests: str
 
 
+DOORS, T_DOORS = "interop/endless.py", "tests/interop/test_gymnax.py"
 PPO, POP = "training/ppo.py", "training/population.py"
 COMPARE, DETECTORS = "evaluation/compare.py", "environments/craftax/detectors.py"
 T_TRAINING = "tests/training/test_"
@@ -473,6 +474,39 @@ BUGS = (
         "_stated(content) != _digest(about)",
         "False",
         "tests/agents/test_files.py::test_a_number_that_was_embellished_is_refused",
+    ),
+    # ---- doors
+    Bug(
+        "doors: a place's next episode has a number of its own", DOORS, "state.serial + served", "state.serial", T_DOORS
+    ),
+    Bug("doors: a spare is of the next episode", DOORS, "state.serial[places] + 1)", "state.serial[places])", T_DOORS),
+    Bug("doors: no time is left over", DOORS, "jnp.where(served, 0, state.time)", "state.time", T_DOORS),
+    Bug("doors: no cost is left over", DOORS, "jnp.where(served, 0, state.cost)", "state.cost", T_DOORS),
+    Bug("doors: a spare is used once", DOORS, "ready=state.ready & ~served", "ready=state.ready", T_DOORS),
+    Bug("doors: a timeout does not terminate", DOORS, "outcome.ended & ~timeout", "outcome.ended", T_DOORS),
+    Bug("doors: the caller's limit truncates", DOORS, "timeout | late)", "timeout)", T_DOORS),
+    Bug("doors: no more are served than are moved", DOORS, "jnp.cumsum(at_hand) <= len(places)", "True", T_DOORS),
+    Bug("doors: a price is taken off", DOORS, "task - self.price * cost", "task + self.price * cost", "tests/interop"),
+    Bug(
+        "doors: the step after an end takes no action",
+        "interop/gymnasium.py",
+        "jnp.where(over, jnp.zeros_like(leaf), leaf), happened)",
+        "leaf, happened)",
+        "tests/interop/test_gymnasium.py",
+    ),
+    Bug(
+        "recorder: the step that only begins an episode is of none",
+        "interop/recorder.py",
+        "self._mode is NEXT_STEP and self._over[place]",
+        "False",
+        "tests/interop",
+    ),
+    Bug(
+        "adopted: a detector sees the state before the step",
+        "environments/foreign.py",
+        "count(state.inner, action",
+        "count(after.inner, action",
+        "tests/extending/test_foreign.py",
     ),
 )
 
