@@ -213,8 +213,9 @@ def papers_figure(view: View) -> Drawing:
     handles = {label: one for one, label in zip(*panels[0][0].get_legend_handles_labels())}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=2)
     caption = (
-        "Share of episodes by kills. Bars: mean over our seeds, exact counts; hatched: more than one. Of the "
-        "Lagrangian's episodes with more than one kill the paper prints the share of all together."
+        "Share of episodes by kills. Bars: mean over our seeds, exact counts; hatched: more than one. Diamonds: the "
+        "paper's, by its own detector; of the Lagrangian's episodes with more than one kill it prints the share of all "
+        "together."
     )
     return Drawing(figure, pd.DataFrame(rows), caption)
 
