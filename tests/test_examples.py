@@ -1,5 +1,6 @@
 """examples/: the commands of its README, and counts by hand."""
 
+import math
 import re
 import shlex
 import sys
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import perepisode
 from perepisode import cli
@@ -93,6 +95,34 @@ def test_the_courier_does_what_its_page_says(here, monkeypatch, tmp_path):
     assert (means.loc[("ser", "w=0.15")] < 0.5).all()
     budgeted = table.loc[table["method"] == "esr"]
     assert ((budgeted["violations"] == 2).groupby(budgeted["seed"]).mean() > 0.75).all()
+
+
+def test_the_page_says_what_the_tables_of_both_libraries_hold():
+    """Every number of the table by pandas and SciPy, from the episodes that are committed beside it."""
+    section = next(part for part in (HOME / "README.md").read_text().split("\n## ") if part.startswith("sb3_beside"))
+    table = pd.concat([pd.read_parquet(path) for path in (HOME / "sb3").glob("*.parquet")])
+    assert table.groupby(["method", "arm", "seed"]).size().eq(64 * 12).all()
+    found = {}
+    for (method, arm), own in table.groupby(["method", "arm"]):
+        seeds = own.groupby("seed")
+        worst = seeds["violations"].apply(lambda counts: counts.nlargest(math.ceil(0.1 * len(counts))).mean())
+        cells = [
+            plus_minus(seeds["return"].mean()),
+            plus_minus(seeds["violations"].mean()),
+            f"{seeds['violations'].apply(lambda counts: (counts > 2).mean()).mean():.1%}".replace("%", " %"),
+            plus_minus(worst),
+            f"{own['violations'].max():.0f}",
+        ]
+        found[f"{'SB3' if 'SB3' in method else method.upper()} {arm}"] = cells
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "±" in line[:60]]
+    shown = {re.sub(r"'s PPO|[()]", "", agent): cells for agent, *cells in rows if agent[0].isupper()}
+    assert shown == found
+
+
+def plus_minus(seeds: pd.Series) -> str:
+    """Mean and 95 % t interval over seeds."""
+    low, high = stats.t.interval(0.95, len(seeds) - 1, loc=seeds.mean(), scale=stats.sem(seeds))
+    return f"{seeds.mean():.2f} ± {(high - low) / 2:.2f}"
 
 
 # ---- Craftax-Classic ------------------------------------------------------------------------------------------------

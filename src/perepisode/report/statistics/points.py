@@ -238,7 +238,7 @@ class Episodes:
     @cached_property
     def _detectors_differ(self) -> bool:
         pairs = [(f"violations_{name}", f"violations_{name}_paper") for name in self.dilemmas]
-        known = [map(self._columns.get, pair) for pair in pairs if self._columns.keys() >= set(pair)]
+        known = [[self._columns[name] for name in pair] for pair in pairs if self._columns.keys() >= set(pair)]
         return any(((exact != paper) & ~np.isnan(paper)).any() for exact, paper in known)
 
     @cached_property
