@@ -214,6 +214,8 @@ def test_what_makes_no_sense_is_refused(tmp_path):
         VectorEnv("temptation", 2, autoreset_mode="Disabled")
     with pytest.raises(ValueError, match="before reset"):
         Env("temptation").step(0)
+    with pytest.raises(ValueError, match="reset_mask"):
+        VectorEnv("temptation", 2).reset(options={"reset_mask": np.array([True, False])})
     with pytest.raises(ValueError, match="pictures"):
         Env("temptation", render_mode="rgb_array")
     with pytest.raises(ValueError, match=r"\.parquet"):
