@@ -35,7 +35,8 @@ class Gymnax:
         _, self.state = self.env.reset(key_of(seed), self.params)
 
     def step(self, action):
-        _, self.state, reward, *ends, info = self.env.step(jax.random.key(0), self.state, jnp.int32(action), self.params)
+        given = jax.random.key(0), self.state, jnp.int32(action), self.params
+        _, self.state, reward, *ends, info = self.env.step(*given)
         terminated, truncated = bool(info["terminated"]), bool(info["truncated"])
         assert list(map(bool, ends)) == [[terminated or truncated], [terminated, truncated]][len(ends) - 1]
         return float(reward), float(info["cost"]), terminated, truncated

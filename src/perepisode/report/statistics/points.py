@@ -286,13 +286,18 @@ class Episodes:
 
     def _point(self, key: pd.Series, seeds: list[Seed], harm: Harm) -> Point:
         method, arm, value, gamma, detector = key[_SETTING]
-        parts = []
-        if abs(gamma - self.main_gamma) > 0:  # one that is not known is no other
-            parts.append(f"γ={gamma:g}")
+        parts = [text] if (text := self._discount(method, arm, gamma)) else []
         if detector != self.main_detector:
             parts.append(f"trained on {detector} detector")
         ordered = tuple(sorted(seeds, key=lambda seed: seed.seed))
         return Point(method, arm, float(value), float(gamma), detector, not parts, ", ".join(parts), ordered, harm)
+
+    def _discount(self, method: str, arm: str, gamma: float) -> str:
+        """What sets a point apart: another γ than most; one that is not known is no other, but beside its own twin."""
+        if gamma == gamma:
+            return "" if gamma == self.main_gamma else f"γ={gamma:g}"
+        same = (self._keys["method"] == method) & (self._keys["arm"] == arm)
+        return "γ not known" if self._keys["gamma"][same].notna().any() else ""
 
 
 def _refuse_double_seeds(keys: pd.DataFrame) -> None:
