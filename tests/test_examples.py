@@ -16,6 +16,7 @@ from scipy import stats
 import perepisode
 from perepisode import cli
 from perepisode.environments import WORLDS
+from perepisode.environments.temptation import Temptation, exact
 from perepisode.pytree import pytree
 
 HOME = Path(__file__).parents[1] / "examples"
@@ -42,8 +43,7 @@ def here(tmp_path_factory):
 
 def follow(heading: str, steps: str | None = None) -> None:
     """The commands below a heading, as they stand there, but for as many steps of training."""
-    section = next(part for part in (HOME / "README.md").read_text().split("\n## ") if part.startswith(heading))
-    for line in re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[0].splitlines():
+    for line in re.findall(r"```sh\n(.*?)```", section(heading), re.DOTALL)[0].splitlines():
         program, *words = shlex.split(line)
         if program == "export":
             name, _, value = words[0].partition("=")
@@ -97,26 +97,57 @@ def test_the_courier_does_what_its_page_says(here, monkeypatch, tmp_path):
     assert ((budgeted["violations"] == 2).groupby(budgeted["seed"]).mean() > 0.75).all()
 
 
+def section(heading: str) -> str:
+    return next(part for part in (HOME / "README.md").read_text().split("\n## ") if part.startswith(heading))
+
+
+def table_of(heading: str) -> dict[str, list[str]]:
+    """The rows of a section's table, by what stands in their first cell."""
+    lines = [line for line in section(heading).splitlines() if line.startswith("| ")][1:]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {name: cells for name, *cells in rows}
+
+
+def committed(folder: str) -> pd.DataFrame:
+    """The episodes of an example, all of them the first twelve of 64 places."""
+    table = pd.concat([pd.read_parquet(path) for path in (HOME / folder).glob("*.parquet")])
+    assert table.groupby(["method", "arm", "steps", "seed"], dropna=False).size().eq(64 * 12).all()
+    return table
+
+
 def test_the_page_says_what_the_tables_of_both_libraries_hold():
-    """Every number of the table by pandas and SciPy, from the episodes that are committed beside it."""
-    section = next(part for part in (HOME / "README.md").read_text().split("\n## ") if part.startswith("sb3_beside"))
-    table = pd.concat([pd.read_parquet(path) for path in (HOME / "sb3").glob("*.parquet")])
-    assert table.groupby(["method", "arm", "seed"]).size().eq(64 * 12).all()
     found = {}
-    for (method, arm), own in table.groupby(["method", "arm"]):
+    for (method, arm), own in committed("sb3").groupby(["method", "arm"]):
         seeds = own.groupby("seed")
         worst = seeds["violations"].apply(lambda counts: counts.nlargest(math.ceil(0.1 * len(counts))).mean())
-        cells = [
+        found[f"{method if 'SB3' in method else method.upper()} ({arm})"] = [
             plus_minus(seeds["return"].mean()),
             plus_minus(seeds["violations"].mean()),
-            f"{seeds['violations'].apply(lambda counts: (counts > 2).mean()).mean():.1%}".replace("%", " %"),
+            f"{(own['violations'] > 2).mean():.1%}".replace("%", " %"),
             plus_minus(worst),
             f"{own['violations'].max():.0f}",
         ]
-        found[f"{'SB3' if 'SB3' in method else method.upper()} {arm}"] = cells
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "±" in line[:60]]
-    shown = {re.sub(r"'s PPO|[()]", "", agent): cells for agent, *cells in rows if agent[0].isupper()}
-    assert shown == found
+    assert table_of("sb3_beside_ours.py") == found
+
+
+def test_the_page_says_how_far_eupg_comes():
+    """Utilities by Eq. 5 written out, and the exact optimum."""
+
+    def utility(task, violations):
+        return task / (1 + np.exp(-12 * (1.5 - violations))) - violations
+
+    best = exact.esr_optimum(Temptation(), utility)
+    found = {"exact optimum": [f"{best.utility:.2f}", *written(best.mean_return, best.mean_count, best.p_over(1))]}
+    for (method, steps), own in committed("eupg").groupby(["method", "steps"]):
+        reached = utility(own["return"], own["violations"]).groupby(own["seed"]).mean()
+        means = own["return"].mean(), own["violations"].mean(), (own["violations"] > 1).mean()
+        name = f"ESR (k=1), {steps:,} steps" if method == "esr" else method
+        found[name] = [", ".join(f"{one:.2f}" for one in reached), *written(*means)]
+    assert {name: cells[:-1] for name, cells in table_of("eupg.py").items()} == found  # but for the seconds
+
+
+def written(earned: float, violations: float, share: float) -> list[str]:
+    return [f"{earned:.2f}", f"{violations:.2f}", f"{share:.1%}"]
 
 
 def plus_minus(seeds: pd.Series) -> str:
