@@ -1,5 +1,6 @@
 """examples/: the commands of its README, and counts by hand."""
 
+import math
 import re
 import shlex
 import sys
@@ -10,10 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import perepisode
 from perepisode import cli
 from perepisode.environments import WORLDS
+from perepisode.environments.temptation import Temptation, exact
 from perepisode.pytree import pytree
 
 HOME = Path(__file__).parents[1] / "examples"
@@ -38,10 +41,13 @@ def here(tmp_path_factory):
         sys.modules.pop(name, None)
 
 
+def section(heading: str) -> str:
+    return next(part for part in (HOME / "README.md").read_text().split("\n## ") if part.startswith(heading))
+
+
 def follow(heading: str, steps: str | None = None) -> None:
     """The commands below a heading, as they stand there, but for as many steps of training."""
-    section = next(part for part in (HOME / "README.md").read_text().split("\n## ") if part.startswith(heading))
-    for line in re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[0].splitlines():
+    for line in re.findall(r"```sh\n(.*?)```", section(heading), re.DOTALL)[0].splitlines():
         program, *words = shlex.split(line)
         if program == "export":
             name, _, value = words[0].partition("=")
@@ -157,6 +163,64 @@ def test_the_maze_does_what_its_page_says(here, monkeypatch, tmp_path):
     assert means.loc["esr", "violations"] == pytest.approx(means.loc["ser", "violations"], abs=0.3)
     assert means.loc["esr", "return"] == pytest.approx(means.loc["ser", "return"], rel=0.1)
     assert "onto the flowers" in Path("out/maze/watch/index.html").read_text()
+
+
+# ---- other libraries' agents ----------------------------------------------------------------------------------------
+
+
+def table_of(heading: str) -> dict[str, list[str]]:
+    """The rows of a section's table, by what stands in their first cell."""
+    lines = [line for line in section(heading).splitlines() if line.startswith("| ")][1:]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {name: cells for name, *cells in rows}
+
+
+def committed(folder: str) -> pd.DataFrame:
+    """The episodes of an example, all of them the first twelve of 64 places."""
+    table = pd.concat([pd.read_parquet(path) for path in (HOME / folder).glob("*.parquet")])
+    assert table.groupby(["method", "arm", "steps", "seed"], dropna=False).size().eq(64 * 12).all()
+    return table
+
+
+def test_the_page_says_what_the_tables_of_both_libraries_hold():
+    found = {}
+    for (method, arm), own in committed("sb3").groupby(["method", "arm"]):
+        seeds = own.groupby("seed")
+        worst = seeds["violations"].apply(lambda counts: counts.nlargest(math.ceil(0.1 * len(counts))).mean())
+        found[f"{method if 'SB3' in method else method.upper()} ({arm})"] = [
+            plus_minus(seeds["return"].mean()),
+            plus_minus(seeds["violations"].mean()),
+            f"{(own['violations'] > 2).mean():.1%}".replace("%", " %"),
+            plus_minus(worst),
+            f"{own['violations'].max():.0f}",
+        ]
+    assert table_of("sb3_beside_ours.py") == found
+
+
+def test_the_page_says_how_far_eupg_comes():
+    """Utilities by Eq. 5 written out, and the exact optimum."""
+
+    def utility(task, violations):
+        return task / (1 + np.exp(-12 * (1.5 - violations))) - violations
+
+    best = exact.esr_optimum(Temptation(), utility)
+    found = {"exact optimum": [f"{best.utility:.2f}", *written(best.mean_return, best.mean_count, best.p_over(1))]}
+    for (method, steps), own in committed("eupg").groupby(["method", "steps"]):
+        reached = utility(own["return"], own["violations"]).groupby(own["seed"]).mean()
+        means = own["return"].mean(), own["violations"].mean(), (own["violations"] > 1).mean()
+        name = f"ESR (k=1), {steps:,} steps" if method == "esr" else method
+        found[name] = [", ".join(f"{one:.2f}" for one in reached), *written(*means)]
+    assert {name: cells[:-1] for name, cells in table_of("eupg.py").items()} == found  # but for the seconds
+
+
+def written(earned: float, violations: float, share: float) -> list[str]:
+    return [f"{earned:.2f}", f"{violations:.2f}", f"{share:.1%}"]
+
+
+def plus_minus(seeds: pd.Series) -> str:
+    """Mean and 95 % t interval over seeds."""
+    low, high = stats.t.interval(0.95, len(seeds) - 1, loc=seeds.mean(), scale=stats.sem(seeds))
+    return f"{seeds.mean():.2f} ± {(high - low) / 2:.2f}"
 
 
 # ---- Craftax-Classic ------------------------------------------------------------------------------------------------

@@ -92,6 +92,28 @@ def test_the_recorder_writes_the_exact_counts_and_the_report_reads_them(played, 
     assert set(table["dilemma"]) == {"bruises"}
 
 
+def test_the_first_episodes_of_every_place_are_those_of_a_longer_recording(played, tmp_path):
+    """As `evaluate` keeps them; what would hold the short episodes alone is not written."""
+    mode, path = AutoresetMode.SAME_STEP, tmp_path / "first.parquet"
+    envs = record(VectorEnv(Cliff(), PLACES, autoreset_mode=mode), path, method="random", seed=0, first=3)
+    envs.reset(seed=SEED)
+    finished = np.zeros(PLACES, int)
+    for time, action in enumerate(ACTIONS):
+        assert envs.complete == (finished.min() >= 3)
+        if time == 12:  # a place may have played three episodes by now, but not all of them
+            assert finished.max() > finished.min()
+            with pytest.raises(ValueError, match=rf"a place has {finished.min()} of 3 episodes"):
+                envs.close()
+            assert not path.exists()
+        _, _, terminated, truncated, _ = envs.step(action)
+        finished += terminated | truncated
+    envs.close()
+    whole = episodes.read(played[mode][2])
+    assert (whole["episode_index"] >= 3).any()
+    kept = whole[whole["episode_index"] < 3].reset_index(drop=True)
+    pd.testing.assert_frame_equal(episodes.read(path), kept)
+
+
 def test_our_vector_is_gymnasiums_own_vector_of_our_single_worlds(tmp_path):
     """To the number until a place's first episode has ended; in names, shapes and types ever after."""
     ours = VectorEnv(Cliff(), PLACES, autoreset_mode=AutoresetMode.SAME_STEP)
@@ -209,10 +231,14 @@ def test_what_makes_no_sense_is_refused(tmp_path):
         VectorEnv("temptation", 2, autoreset_mode="Disabled")
     with pytest.raises(ValueError, match="before reset"):
         Env("temptation").step(0)
+    with pytest.raises(ValueError, match="reset_mask"):
+        VectorEnv("temptation", 2).reset(options={"reset_mask": np.array([True, False])})
     with pytest.raises(ValueError, match="pictures"):
         Env("temptation", render_mode="rgb_array")
     with pytest.raises(ValueError, match=r"\.parquet"):
         record(Env("temptation"), tmp_path / "episodes.csv", method="random", seed=0)
+    with pytest.raises(ValueError, match="first=0"):
+        record(Env("temptation"), tmp_path / "x.parquet", method="random", seed=0, first=0)
     costless = record(gymnasium.make("CartPole-v1"), tmp_path / "x.parquet", method="random", seed=0)
     costless.reset(seed=0)
     with pytest.raises(ValueError, match="no 'cost'"):

@@ -81,8 +81,13 @@ def test_returns_below_zero_are_reported(tmp_path):
     assert "Not the same return as ESR (k=1) (−17.60): SER (w=1) −37.60, Lagrangian (d=1) −7.60" in text
 
 
-def test_a_discount_that_only_some_agents_state_is_kept_apart(tmp_path):
+def test_a_discount_that_is_not_known_sets_an_agent_apart_from_its_twin_alone(tmp_path):
     table = small_table({("esr", "k=1"): 20.0, ("ser", "w=1"): 20.0, ("ser", "w=2"): 19.0})
     table["gamma"] = np.where(table["arm"] == "w=2", np.nan, 0.99)
-    table.to_csv(tmp_path / "a.csv", index=False)
-    assert "SER (w=2, γ=nan)" in page.build(tmp_path / "a.csv", tmp_path / "out").read_text()
+    twin = table[table["arm"] == "w=1"].assign(gamma=np.nan, seed=table["seed"] + 10)
+    pd.concat([table, twin]).to_csv(tmp_path / "a.csv", index=False)
+    text = page.build(tmp_path / "a.csv", tmp_path / "out").read_text()
+    assert "SER (w=2)" in text
+    assert "SER (w=1)" in text
+    assert "SER (w=1, γ not known)" in text
+    assert "nan" not in pd.read_csv(tmp_path / "out" / "data" / "apart_violations.csv")["agent"].item()

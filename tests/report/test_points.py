@@ -59,6 +59,31 @@ def test_agents_trained_on_the_papers_detector_are_kept_apart(table):
     assert "ESR (k=1, trained on paper detector)" in apart
 
 
+def test_a_recorded_table_joins_ours_on_equal_terms(table):
+    """A recorder knows neither γ nor the paper's counts: what is not known sets nobody apart and is counted nowhere."""
+    ours = table[(table["dilemma"] == "no_killing") & (table["gamma"] == 0.99)]
+    recorded = ["environment", "dilemma", "arm", "seed", "return", "violations", "violations_no_killing", "length"]
+    same = ours.loc[(ours["method"] == "ser") & ours["in_first"], recorded]
+    theirs = [tables.complete(same.assign(method=f"theirs {number}")) for number in range(9)]
+    both = Episodes(tables.pd.concat([ours, *theirs], ignore_index=True))
+    view = both.view("no_killing")
+    assert not view.apart
+    assert len(view.of(*both.methods)) > 2 * len(ours.groupby(["method", "arm"]))  # most have no γ that is known
+    for one, other in zip(view.of("ser"), view.of("theirs 0"), strict=True):
+        assert (one.tails == other.tails).all()
+        assert (one.returns == other.returns).all()
+    joined, alone = ([row for row in one.missed("no_killing") if row[1]] for one in (both, Episodes(ours)))
+    assert joined == alone
+    assert not both.view("no_killing", counter="paper").of("theirs 0")
+
+
+def test_counts_that_are_not_known_do_not_make_detectors_differ():
+    ours = tables.complete(synthetic.temptation(episodes=20))
+    theirs = ours.drop(columns="violations_temptation_paper").assign(method="theirs " + ours["method"])
+    both = Episodes(tables.pd.concat([ours, theirs], ignore_index=True))
+    assert not both.has("temptation", "paper")
+
+
 def test_binding(study):
     assert [study.view(name).binds for name in study.dilemmas] == [True, True, False]
 

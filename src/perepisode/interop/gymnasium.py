@@ -107,6 +107,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None):
         """Seed s is place i's seed s + i, as Gymnasium has it; a place without a seed goes on with its own numbers."""
+        if options and "reset_mask" in options:
+            raise Refused("reset_mask: every place begins its next episode by itself; reset() begins all of them anew")
         seeds = [seed + place for place in range(self.num_envs)] if isinstance(seed, int | np.integer) else seed
         seeds = [None] * self.num_envs if seeds is None else list(seeds)
         if len(seeds) != self.num_envs:

@@ -23,23 +23,30 @@ gymnasium = library("gymnasium", "gymnasium")
 NEXT_STEP = gymnasium.vector.AutoresetMode.NEXT_STEP
 
 
-def record(env: Any, path: str | Path, *, method: str, seed: int, **columns: Any) -> Any:
+def record(
+    env: Any, path: str | Path, *, method: str, seed: int, first: int | None = None, **columns: Any
+) -> _Recorder | _VectorRecorder:
     """The same environment, which keeps a row of every episode that ends; `columns` are the same in every row.
 
     The return is the sum of `info["task_reward"]` where there is one, as in our own worlds, else of the reward.
+    With `first`, as in `evaluate`, later episodes of a place have no row; `env.complete` says when every place has its
+    own, and a table that is written before then is refused: its episodes would be the short ones.
     """
     columns = {"method": method, "seed": seed, **_known(env), **columns}
     vector = isinstance(env, gymnasium.vector.VectorEnv)
-    return (_VectorRecorder if vector else _Recorder)(env, Path(path), columns)
+    ledger = _Ledger(env.num_envs if vector else 1, Path(path), columns, first)
+    return (_VectorRecorder if vector else _Recorder)(env, ledger)
 
 
 class _Ledger:
     """Sums of the episodes that go on in each place, and a row of each that ended."""
 
-    def __init__(self, places: int, path: Path, columns: dict[str, Any]):
+    def __init__(self, places: int, path: Path, columns: dict[str, Any], first: int | None):
         if path.suffix != ".parquet":
             raise Refused(f"{path}: an episodes table is written as parquet; give it the ending .parquet")
-        self.path, self.columns = path, columns
+        if first is not None and first < 1:
+            raise Refused(f"first={first}: of every place at least one episode is kept")
+        self.path, self.columns, self.first = path, columns, first
         self.sums: list[dict[str, float]] = [{} for _ in range(places)]
         self.ended = [0] * places
         self.rows: list[dict[str, Any]] = []
@@ -59,22 +66,31 @@ class _Ledger:
             sums[name] = sums.get(name, 0) + value
         if ended:
             where = {"env_index": place, "episode_index": self.ended[place]}
-            self.rows.append({**self.columns, **where, **sums})
+            if self.first is None or self.ended[place] < self.first:
+                self.rows.append({**self.columns, **where, **sums})
             self.ended[place] += 1
             self.begin(place)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every place has the episodes that are asked of it."""
+        return min(self.ended) >= (self.first or 0)
 
     def table(self) -> pd.DataFrame:
         return pd.DataFrame(self.rows)
 
     def write(self) -> None:
+        if not self.complete:
+            few = f"{min(self.ended)} of {self.first} episodes"
+            raise Refused(f"{self.path} is not written: a place has {few}; play on until `complete`")
         if self.rows:
             episodes.write(self.table(), self.path)
 
 
 class _Recorder(gymnasium.Wrapper):
-    def __init__(self, env: Any, path: Path, columns: dict[str, Any]):
+    def __init__(self, env: Any, ledger: _Ledger):
         super().__init__(env)
-        self._ledger = _Ledger(1, path, columns)
+        self._ledger = ledger
 
     def reset(self, **given: Any):
         self._ledger.begin(0)
@@ -85,18 +101,22 @@ class _Recorder(gymnasium.Wrapper):
         self._ledger.add(0, reward, info, bool(terminated or truncated))
         return observation, reward, terminated, truncated, info
 
+    @property
+    def complete(self) -> bool:
+        return self._ledger.complete
+
     def table(self) -> pd.DataFrame:
         return self._ledger.table()
 
     def close(self):
-        self._ledger.write()
         super().close()
+        self._ledger.write()
 
 
 class _VectorRecorder(gymnasium.vector.VectorWrapper):
-    def __init__(self, env: Any, path: Path, columns: dict[str, Any]):
+    def __init__(self, env: Any, ledger: _Ledger):
         super().__init__(env)
-        self._ledger = _Ledger(env.num_envs, path, columns)
+        self._ledger = ledger
         self._mode = env.metadata.get("autoreset_mode", NEXT_STEP)
         self._over = np.zeros(env.num_envs, bool)
 
@@ -118,12 +138,16 @@ class _VectorRecorder(gymnasium.vector.VectorWrapper):
         self._over = ended
         return observation, reward, terminated, truncated, info
 
+    @property
+    def complete(self) -> bool:
+        return self._ledger.complete
+
     def table(self) -> pd.DataFrame:
         return self._ledger.table()
 
     def close(self, **given: Any):
+        super().close(**given)
         self._ledger.write()
-        return super().close(**given)
 
 
 def of_place(info: dict[str, Any], place: int) -> dict[str, Any]:

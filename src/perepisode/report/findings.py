@@ -336,7 +336,7 @@ def _detector_view(episodes: Episodes, view: View) -> Iterator[str]:
         return
     harm = view.harm
     noticed = {point.label: point for point in episodes.view(view.dilemma, view.protocol, "paper").apart}
-    for point in (point for point in view.apart if point.detector == "paper"):
+    for point in (point for point in view.apart if point.detector == "paper" and point.label in noticed):
         real, seen = matched.tail(point, point), matched.tail(noticed[point.label], point)
         text = (
             f"{point.label}: its {harm.tail} has {harm.pair(*real.cvar[:2])} violations by the exact count and "

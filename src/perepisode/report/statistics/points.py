@@ -194,7 +194,8 @@ class Episodes:
         self._columns = {name: table[name].to_numpy(np.float64)[order] for name in counted}
         for name in ("in_first", "in_window"):
             self._columns[name] = (table[name].to_numpy(bool) & finished)[order]
-        self.main_gamma = self._keys["gamma"].value_counts(dropna=False).index[0]
+        gammas = self._keys["gamma"].value_counts().index  # of those that are known
+        self.main_gamma = float(gammas[0]) if len(gammas) else NAN
         trained_on = self._keys["detector"].value_counts()
         self.main_detector = "exact" if "exact" in trained_on else trained_on.index[0]
         self._views: dict[tuple[str, str, str], View] = {}
@@ -223,7 +224,8 @@ class Episodes:
         found = []
         for _, rows in keys[chosen].groupby(_SETTING, sort=False, dropna=False):
             seeds = [self._seed(index, dilemma, protocol, counter) for index in rows.index]
-            if kept := [seed for seed in seeds if seed.counts.size]:
+            # a table that joins another need not have every count of it
+            if kept := [seed for seed in seeds if seed.counts.size and not np.isnan(seed.counts).any()]:
                 found.append((rows.iloc[0], kept))
         harm = Harm.of((seed.counts for _, seeds in found for seed in seeds), *self._asked)
         ordered = tuple(sorted((self._point(key, seeds, harm) for key, seeds in found), key=_point_order))
@@ -236,8 +238,8 @@ class Episodes:
     @cached_property
     def _detectors_differ(self) -> bool:
         pairs = [(f"violations_{name}", f"violations_{name}_paper") for name in self.dilemmas]
-        known = [map(self._columns.get, pair) for pair in pairs if self._columns.keys() >= set(pair)]
-        return any((exact != paper).any() for exact, paper in known)
+        known = [[self._columns[name] for name in pair] for pair in pairs if self._columns.keys() >= set(pair)]
+        return any(((exact != paper) & ~np.isnan(paper)).any() for exact, paper in known)
 
     @cached_property
     def protocols_differ(self) -> bool:
@@ -254,9 +256,12 @@ class Episodes:
             exact, detected = (self.view(dilemma, protocol, counter) for counter in COUNTERS)
             if exact.points:
                 break
-        for one, other in zip(exact.points, detected.points):
-            counts, seen = (np.concatenate([seed.counts for seed in point.seeds]) for point in (one, other))
-            yield one.label, float(counts.sum()), compare.missed_share(counts, seen)
+        seen = {(point.label, seed.run): seed.counts for point in detected.points for seed in point.seeds}
+        for point in exact.points:
+            counted = {(point.label, seed.run): seed.counts for seed in point.seeds}
+            if both := [(counts, seen[run]) for run, counts in counted.items() if run in seen]:
+                counts, noticed = map(np.concatenate, zip(*both))
+                yield point.label, float(counts.sum()), compare.missed_share(counts, noticed)
 
     def _unconstrained_for(self, dilemma: str) -> pd.Series:
         """Unconstrained runs are trained once; where there are several sets, the dilemma's own is taken."""
@@ -281,13 +286,18 @@ class Episodes:
 
     def _point(self, key: pd.Series, seeds: list[Seed], harm: Harm) -> Point:
         method, arm, value, gamma, detector = key[_SETTING]
-        parts = []
-        if not np.array_equal(gamma, self.main_gamma, equal_nan=True):
-            parts.append(f"γ={gamma:g}")
+        parts = [text] if (text := self._discount(method, arm, gamma)) else []
         if detector != self.main_detector:
             parts.append(f"trained on {detector} detector")
         ordered = tuple(sorted(seeds, key=lambda seed: seed.seed))
         return Point(method, arm, float(value), float(gamma), detector, not parts, ", ".join(parts), ordered, harm)
+
+    def _discount(self, method: str, arm: str, gamma: float) -> str:
+        """What sets a point apart: another γ than most; one that is not known is no other, but beside its own twin."""
+        if gamma == gamma:
+            return "" if gamma == self.main_gamma else f"γ={gamma:g}"
+        same = (self._keys["method"] == method) & (self._keys["arm"] == arm)
+        return "γ not known" if self._keys["gamma"][same].notna().any() else ""
 
 
 def _refuse_double_seeds(keys: pd.DataFrame) -> None:

@@ -1,0 +1,113 @@
+"""EUPG of morl-baselines, a method for the utility of whole episodes, against the exact optimum and our ESR.
+
+    python eupg.py     # in this folder, with perepisode[morl]; a quarter of an hour on two cores
+
+EUPG learns on `temptation` with the reward as a vector: what the task pays, and minus the violations.  Its utility is
+that of our ESR (k = 1), so that the exact optimum is known by dynamic programming.
+"""
+
+from pathlib import Path
+from time import perf_counter
+
+import gymnasium
+import numpy as np
+import pandas as pd
+import torch
+from gymnasium.vector import AutoresetMode
+from morl_baselines.common.accrued_reward_buffer import AccruedRewardReplayBuffer
+from morl_baselines.single_policy.esr.eupg import EUPG
+from scipy.special import expit
+
+import perepisode
+from perepisode.environments.temptation import Temptation, exact
+from perepisode.interop.gymnasium import VectorEnv
+from perepisode.interop.recorder import record
+from perepisode.methods.esr import Esr
+
+GOAL = Esr(budget=1)
+SEEDS, STEPS, PLACES, FIRST = (1, 2, 3), 120_000, 64, 12
+OUT = Path("out/eupg")
+
+
+class WholeEpisode(EUPG):
+    """Every step is worth the utility of its whole episode, as in Roijers et al. (2018), here for γ = 1.
+
+    morl-baselines 1.3.0 takes that of what is still to come, and leaves out what has been accrued.
+    """
+
+    def _forward_cumulative_rewards(self, rewards: torch.Tensor) -> torch.Tensor:
+        return rewards.sum(dim=0).expand_as(rewards)
+
+
+METHODS = {"EUPG as in morl-baselines": EUPG, "EUPG with whole episodes": WholeEpisode}
+
+
+def utility(task, violations):
+    """Eq. 5, as `methods/esr.py` has it."""
+    return expit(GOAL.sharpness * (GOAL.budget + 0.5 - violations)) * task - GOAL.charge * violations
+
+
+def scalarization(total, weights=None) -> torch.Tensor:
+    """The same of EUPG's vectors."""
+    task, harm = np.moveaxis(np.asarray(total), -1, 0)
+    return torch.as_tensor(utility(task, -harm))
+
+
+def train(cls: type[EUPG], seed: int) -> EUPG:
+    env = gymnasium.make("perepisode/Temptation-v0", reward="vector", disable_env_checker=True)
+    env.reset(seed=seed)
+    torch.manual_seed(seed)
+    agent = cls(env, scalarization, gamma=1.0, log=False, seed=seed, device="cpu")
+    # its own buffer would cut observations off to whole numbers
+    kinds = {"obs_dtype": np.float32, "action_dtype": np.int32}
+    agent.buffer = AccruedRewardReplayBuffer(agent.observation_shape, agent.action_shape, agent.reward_dim, **kinds)
+    agent.train(STEPS)
+    return agent
+
+
+def judge(agent: EUPG, method: str, seed: int) -> Path:
+    path = OUT / f"{method.replace(' ', '-')}-{seed}.parquet"
+    envs = VectorEnv("temptation", PLACES, reward="vector", autoreset_mode=AutoresetMode.SAME_STEP)
+    envs = record(envs, path, method=method, seed=seed, first=FIRST, steps=STEPS)
+    observation, _ = envs.reset(seed=1000 * seed)
+    accrued = np.zeros((PLACES, 2), np.float32)
+    while not envs.complete:
+        with torch.no_grad():
+            choice = agent.net.distribution(torch.as_tensor(observation), torch.as_tensor(accrued))
+        observation, reward, terminated, truncated, _ = envs.step(choice.sample().numpy())
+        accrued = (accrued + reward) * ~(terminated | truncated)[:, None]
+    envs.close()
+    return path
+
+
+def ours(steps: int) -> Path:
+    runs = perepisode.train("temptation", "esr", budget=1, seeds=SEEDS, steps=steps, out=OUT / "runs", quiet=True)
+    return perepisode.evaluate(runs, OUT / f"ours-{steps}.parquet", envs=PLACES, steps=480, first=FIRST, quiet=True)
+
+
+def row(name: str, tables: list[Path], seconds: float) -> str:
+    table = pd.concat([pd.read_parquet(path) for path in tables])
+    table = table.assign(utility=utility(table["return"], table["violations"]), many=table["violations"] > 1)
+    reached = ", ".join(f"{one:.2f}" for one in table.groupby("seed")["utility"].mean())
+    means = f"{table['return'].mean():.2f} | {table['violations'].mean():.2f} | {table['many'].mean():.1%}"
+    return f"| {name} | {reached} | {means} | {seconds:.0f} |"
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    best = exact.esr_optimum(Temptation(), utility)
+    means = f"{best.mean_return:.2f} | {best.mean_count:.2f} | {best.p_over(1):.1%}"
+    print("| agent | utility, by seed | return | violations | P(>1) | seconds |\n|---|---|---:|---:|---:|---:|")
+    print(f"| exact optimum | {best.utility:.2f} | {means} | |")
+    for steps in (STEPS, 4 * STEPS):
+        begin = perf_counter()
+        tables = [ours(steps)]
+        print(row(f"ESR (k=1), {steps:,} steps", tables, perf_counter() - begin), flush=True)
+    for name, cls in METHODS.items():
+        begin = perf_counter()
+        tables = [judge(train(cls, seed), name, seed) for seed in SEEDS]
+        print(row(name, tables, perf_counter() - begin), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The same of every door: exact costs, the right kind of end, and nothing left over from an episode to the next."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+from perepisode.environments import make
+from perepisode.environments.base import EndCause
+from tests.interop.again import Cliff, key_of, lived_again
+
+pytest.importorskip("gymnasium")
+from gymnasium.utils.seeding import np_random
+from gymnasium.vector import AutoresetMode
+
+from perepisode.interop.gymnasium import Env, VectorEnv
+from perepisode.interop.recorder import record
+
+SEED, STEPS, LATE = 23, 160, 10_000
+ACTIONS = np.random.default_rng(4).integers(0, 3, STEPS)
+
+
+class Gymnax:
+    """One place: `step` returns the reward, the cost, whether the episode terminated, and whether it was truncated."""
+
+    def __init__(self, world, values):
+        from perepisode.interop import gymnax
+
+        self.env, self.params = gymnax.make(world, values=values)
+
+    def reset(self, seed):
+        _, self.state = self.env.reset(key_of(seed), self.params)
+
+    def step(self, action):
+        given = jax.random.key(0), self.state, jnp.int32(action), self.params
+        _, self.state, reward, *ends, info = self.env.step(*given)
+        terminated, truncated = bool(info["terminated"]), bool(info["truncated"])
+        assert list(map(bool, ends)) == [[terminated or truncated], [terminated, truncated]][len(ends) - 1]
+        return float(reward), float(info["cost"]), terminated, truncated
+
+    def key(self, number):
+        """Of an episode, and which of that key's it is."""
+        return key_of(SEED), number
+
+
+class Single:
+    def __init__(self, world):
+        self.env, self.over = Env(world), False
+
+    def reset(self, seed):
+        self.env.reset(seed=seed)
+
+    def step(self, action):
+        if self.over:
+            self.env.reset()
+        _, reward, terminated, truncated, info = self.env.step(action)
+        self.over = terminated or truncated
+        return reward, info["cost"], terminated, truncated
+
+    def key(self, number):
+        """Every episode begins with a reset, and a reset draws a key of its own."""
+        words = np_random(SEED)[0].integers(0, 2**32, (number + 1, 2), np.uint32)
+        return jax.random.wrap_key_data(words[number]), 0
+
+    state = property(lambda self: self.env._state, lambda self, state: setattr(self.env, "_state", state))
+
+
+class Vector:
+    def __init__(self, world, mode):
+        self.envs, self.passed_over = VectorEnv(world, 1, autoreset_mode=mode), False
+        self.next_step = mode is AutoresetMode.NEXT_STEP
+
+    def reset(self, seed):
+        self.envs.reset(seed=seed)
+
+    def step(self, action):
+        if self.passed_over:
+            self.envs.step([action])
+        _, reward, terminated, truncated, info = self.envs.step([action])
+        self.passed_over = self.next_step and (terminated | truncated)[0]
+        return reward[0], info["cost"][0], terminated[0], truncated[0]
+
+    key = Gymnax.key
+    state = property(lambda self: self.envs._state, lambda self, state: setattr(self.envs, "_state", state))
+
+
+class StableBaselines:
+    def __init__(self, world):
+        from perepisode.interop import sb3
+
+        self.envs = sb3.make(world, 1)
+
+    def reset(self, seed):
+        self.envs.seed(seed)
+        self.envs.reset()
+
+    def step(self, action):
+        _, reward, done, (info,) = self.envs.step(np.array([action]))
+        late = info.get("TimeLimit.truncated", False)
+        return reward[0], info["cost"], done[0] and not late, late
+
+    key = Gymnax.key
+    state = property(lambda self: self.envs.envs._state, lambda self, state: setattr(self.envs.envs, "_state", state))
+
+
+DOORS = {
+    "gymnax, six values": (lambda world: Gymnax(world, 6), "gymnax"),
+    "gymnax, five values": (lambda world: Gymnax(world, 5), "gymnax"),
+    "Gymnasium": (Single, "gymnasium"),
+    "Gymnasium, NEXT_STEP": (lambda world: Vector(world, AutoresetMode.NEXT_STEP), "gymnasium"),
+    "Gymnasium, SAME_STEP": (lambda world: Vector(world, AutoresetMode.SAME_STEP), "gymnasium"),
+    "Stable-Baselines3": (StableBaselines, "stable_baselines3"),
+}
+
+
+@pytest.fixture(params=DOORS)
+def door(request):
+    """A function of a world, which opens the door to it."""
+    opened, library = DOORS[request.param]
+    pytest.importorskip(library)
+    return opened
+
+
+def test_costs_and_ends_are_those_of_the_same_actions_in_the_world(door):
+    own = Cliff()
+    place = door(own)
+    place.reset(SEED)
+    begin, causes = 0, []
+    steps = [place.step(action) for action in ACTIONS]
+    for time, (_, _, terminated, truncated) in enumerate(steps):
+        if not (terminated or truncated):
+            continue
+        rewards, costs, *_ = zip(*steps[begin : time + 1])
+        _, outcomes = lived_again(own, *place.key(len(causes)), ACTIONS[begin : time + 1])
+        assert list(costs) == [one.violations[0] for one in outcomes]
+        assert list(rewards) == [one.task_reward for one in outcomes]
+        assert [one.ended for one in outcomes] == [False] * (time - begin) + [True]
+        causes.append(EndCause(int(outcomes[-1].end_cause)))
+        assert (terminated, truncated) == (causes[-1] is not EndCause.TIMEOUT, causes[-1] is EndCause.TIMEOUT)
+        begin = time + 1
+    assert set(causes) == {EndCause.DEATH, EndCause.WON, EndCause.TIMEOUT}
+
+
+def test_the_ten_thousandth_step_is_the_last_and_truncates(door):
+    place = door(make("temptation", horizon=LATE))
+    place.reset(SEED)
+    clock = place.state.time + (LATE - 2)  # as if so many steps had been taken
+    place.state = replace(place.state, time=clock, world=replace(place.state.world, time=clock))
+    ends = [place.step(0)[2:] for _ in range(4)]
+    assert ends == [(False, False), (False, True), (False, False), (False, False)]
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_a_recorder_forgets_the_episodes_that_a_reset_leaves(mode, tmp_path):
+    """Rows after the reset are those of a recorder that saw nothing before it."""
+    actions = ACTIONS.reshape(-1, 4)
+
+    def recorded(before):
+        envs = record(VectorEnv(Cliff(), 4, autoreset_mode=mode), tmp_path / "x.parquet", method="random", seed=0)
+        envs.reset(seed=1)
+        for action in actions[:before]:
+            envs.step(action)
+        ended = len(envs.table())
+        envs.reset(seed=SEED)
+        for action in actions:
+            envs.step(action)
+        return ended, envs.table()[["env_index", "return", "violations", "length"]]
+
+    (none, alone), (some, after) = recorded(0), recorded(5)
+    assert none == 0 < some
+    assert after["length"][:some].sum() < 4 * 5  # episodes were under way
+    pd.testing.assert_frame_equal(after[some:].reset_index(drop=True), alone)
