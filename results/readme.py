@@ -100,11 +100,7 @@ def at_length(kept: Path) -> str:
             "![Share of episodes by kills, the paper's and ours]"
             "(results/paper_length/report/figures/beside_the_paper_no_killing.svg)",
             "",
-            _in_short(kept),
-            "",
-            "Read with care:",
-            "",
-            _caveats(kept),
+            *_answer(kept),
         ]
     )
 
@@ -230,17 +226,15 @@ def comparison(kept: Path) -> str:
             "",
             "*Agents of equal mean differ in height alone. On the dotted line a violation tells nothing of the next.*",
             "",
-            _in_short(kept),
-            "",
-            "Read with care:",
-            "",
-            _caveats(kept),
+            *_answer(kept),
         ]
     )
 
 
-def _caveats(kept: Path) -> str:
-    return (kept / "report" / "report.md").read_text().split("Read with care:\n")[1].split("\n## ")[0].strip()
+def _answer(kept: Path) -> list[str]:
+    """In short, and with what care it is to be read."""
+    caveats = (kept / "report" / "report.md").read_text().split("Read with care:\n")[1].split("\n## ")[0]
+    return [_in_short(kept), "", "Read with care:", "", caveats.strip()]
 
 
 def _agents(kept: Path, only: set[tuple[str, str]] | None = None) -> list[str]:
