@@ -230,3 +230,16 @@ def test_it_is_a_gymnax_environment():
 def test_what_makes_no_sense_is_refused_by_name(given, said):
     with pytest.raises(ValueError, match=said):
         gymnax.make(**{"world": "temptation", **given})
+
+
+@pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf"), "2", True])
+def test_a_price_is_a_number_from_zero_on(price):
+    with pytest.raises(ValueError, match=f"price={price!r}: use a number from 0 on"):
+        gymnax.make("temptation", reward="penalised", price=price)
+
+
+def test_a_price_and_its_reward_go_together():
+    with pytest.raises(ValueError, match="reward='penalised' needs price="):
+        gymnax.make("temptation", reward="penalised")
+    with pytest.raises(ValueError, match="a price belongs to reward='penalised'"):
+        gymnax.make("temptation", price=2.0)

@@ -10,9 +10,11 @@ can be lived again from that key, n and its actions (`fresh.py` has the keys).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from perepisode import environments
@@ -73,8 +75,12 @@ class Endless:
     def __post_init__(self):
         one_of("dilemma", self.dilemma, self.world.dilemmas)
         one_of("reward", self.reward, REWARDS)
-        if (self.reward == "penalised") != (self.price is not None):
-            raise Refused(f"reward={self.reward!r}, price={self.price}: a price belongs to reward='penalised'")
+        if self.reward == "penalised" and self.price is None:
+            raise Refused("reward='penalised' needs price=, what is taken off for each violation")
+        if self.reward != "penalised" and self.price is not None:
+            raise Refused(f"reward={self.reward!r}, price={self.price!r}: a price belongs to reward='penalised'")
+        if self.price is not None and not _is_price(self.price):
+            raise Refused(f"price={self.price!r}: use a number from 0 on")
 
     @classmethod
     def of(cls, world: str | World, dilemma: str | None, reward: str, price: float | None, options: dict) -> Endless:
@@ -138,6 +144,10 @@ class Endless:
 
     def see(self, world: State) -> jax.Array:
         return self.world.vector(self.world.observe(world))
+
+
+def _is_price(price: Any) -> bool:
+    return isinstance(price, Real) and not isinstance(price, bool) and 0 <= float(price) < math.inf
 
 
 def _words(key: Key) -> jax.Array:
