@@ -48,7 +48,7 @@ WORLDS = (64, 512)  # the paper's number, and as many as make a rare thing count
 EVERY = 20  # rows of the metrics that are kept
 ARMS = {"esr": "k=1", "lagrangian": "d=0.5", "ser": "w=0.1"}
 PARTS = 20  # of training, each of which is one point of a curve
-LEVELS = (0.1, 0.05, 0.01)  # further violations a first
+LEVELS = (0.1, 0.05, 0.01)  # further violations per first
 
 
 # ---- how they were made -------------------------------------------------------------------------------------
@@ -73,7 +73,13 @@ def train(seed: int, out: Path) -> int:
         subprocess.run([sys.executable, "-m", "perepisode", *command], check=True)
         took[name] = round(time.monotonic() - began)
     said = [" ".join(["perepisode", *command]) for command in asked.values()]
-    about = {"seed": seed, "seconds": took, "how": "one command after the other", "commands": said}
+    about = {
+        "seed": seed,
+        "together": sum(took.values()),
+        "seconds": took,
+        "how": "one command after the other",
+        "commands": said,
+    }
     write_atomically(out / "pack.json", json.dumps(about, indent=1) + "\n")
     return 0
 
@@ -315,13 +321,13 @@ def over_training(runs: list[tuple[Run, pd.DataFrame]]) -> Drawing:
         rows += own
     top.set_ylabel("episodes with a kill, P(≥1)")
     top.set_ylim(bottom=0)
-    bottom.set(xlabel="environment steps", ylabel="further kills a first kill", yscale="log")
+    bottom.set(xlabel="environment steps", ylabel="further kills per first kill", yscale="log")
     bottom.set_yticks([0.003, 0.01, 0.03, 0.1, 0.3], ["0.3 %", "1 %", "3 %", "10 %", "30 %"])
     bottom.minorticks_off()
     bottom.set_xticks(np.arange(0, STEPS + 1, 1.5e8), ["0", *(count(at) for at in np.arange(1.5e8, STEPS + 1, 1.5e8))])
     figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     caption = (
-        "Training, in twentieths of the run. Thick: mean over seeds; thin: each seed. Further kills a first are all "
+        "Training, in twentieths of the run. Thick: mean over seeds; thin: each seed. Further kills per first are all "
         "kills beyond an episode's first over its firsts: no less than the chance that a second follows, P(>1 | ≥1). "
         "Dotted: what they would be if kills fell independently of each other, in as many episodes."
     )
@@ -349,7 +355,7 @@ def _parts(run: Run, sums: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_chance(some: pd.Series) -> pd.Series:
-    """Further kills a first where kills fall independently of each other: by Poisson's law, with this P(≥1)."""
+    """Further kills per first where kills fall independently of each other: by Poisson's law, with this P(≥1)."""
     return -np.log1p(-some) / some - 1
 
 
@@ -372,12 +378,12 @@ def learned_from(runs: list[tuple[Run, pd.DataFrame]]) -> Table:
         own = frame[f"below_{level:g}"]
         shown[f"Below {percent(level, digits=0)} from"] = ["–" if at != at else f"{at / 1e6:.0f} M" for at in own]
     shown["P(≥1), end"] = [percent(value) for value in frame["p_any_end"]]
-    shown["Further a first, end"] = [percent(value) for value in frame["further_end"]]
-    shown["Second a first, end"] = [percent(value) for value in frame["second_end"]]
+    shown["Further per first, end"] = [percent(value) for value in frame["further_end"]]
+    shown["Second per first, end"] = [percent(value) for value in frame["second_end"]]
     note = (
-        "Steps of training from which further kills a first, pooled over a tenth of the run, stay below a level to the "
-        "end; a dash: not by the end. The last three columns are of the last twentieth; “second a first” is P(>1) over "
-        "P(≥1). Of seed 42 one update in twenty is known, and of its episodes not how many hold a second kill."
+        "Steps of training from which further kills per first, pooled over a tenth of the run, stay below a level to "
+        "the end; a dash: not by the end. The last three columns are of the last twentieth; “second per first” is "
+        "P(>1) over P(≥1). Of seed 42 one update in twenty is known, and not how many episodes hold a second kill."
     )
     methods, name = list(frame.pop("method")), "rare_from_no_killing"
     return Table(name, "From when on is a second kill rare?", note, shown, frame, methods, wide=True)

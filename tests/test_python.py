@@ -75,9 +75,16 @@ def test_its_table_counts_what_the_orchard_pays(story):
     assert story.table == Path("out/episodes.parquet")
     assert set(story.episodes["length"]) == {5}
     assert (story.episodes["return"] == 5 + 0.5 * story.episodes["violations"]).all()
-    counts = np.sort(story.episodes["violations"])[::-1]
-    assert story.worst_tenth == pytest.approx(counts[: int(np.ceil(len(counts) / 10))].mean())
-    assert story.more_than_one == (counts > 1).mean()
+    assert story.episodes["in_first"].all()
+    for arm in ("w=0.02", "w=0.1"):
+        worst, many = [], []  # of each seed; the agent's is their mean
+        for seed in (1, 2):
+            own = story.episodes[(story.episodes["arm"] == arm) & (story.episodes["seed"] == seed)]
+            counts = np.sort(own["violations"])[::-1]
+            worst.append(counts[: int(np.ceil(len(counts) / 10))].mean())
+            many.append((counts > 1).mean())
+        assert story.worst_tenth["ser", arm] == pytest.approx(np.mean(worst))
+        assert story.more_than_one["ser", arm] == pytest.approx(np.mean(many))
 
 
 def test_its_pages_are_written(story):

@@ -40,7 +40,8 @@ def require(command: str) -> None:
 def lacking(what: str, missing: Sequence[str], extra: str = "train") -> str:
     *some, last = missing
     listed = f"{', '.join(some)} and {last}" if some else last
-    return f"{what} needs {listed}; install what is missing: pip install 'perepisode[{extra}]'"
+    how = f"install what is missing, in the clone: pip install -c requirements.lock '.[{extra}]'"
+    return f"{what} needs {listed}; {how}"
 
 
 def _installed(name: str) -> bool:

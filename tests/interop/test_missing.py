@@ -6,6 +6,7 @@ from importlib import import_module
 
 import pytest
 
+INSTALL = "install what is missing, in the clone: pip install -c requirements.lock"
 DOORS = [
     ("gymnax", "gymnax", "gymnax"),
     ("gymnasium", "gymnasium", "gymnasium"),
@@ -23,7 +24,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, door, library, e
     monkeypatch.delitem(sys.modules, f"perepisode.interop.{door}", raising=False)
     with pytest.raises(ModuleNotFoundError) as said:
         import_module(f"perepisode.interop.{door}")
-    assert str(said.value).endswith(f"needs {library}; install what is missing: pip install 'perepisode[{extra}]'")
+    assert str(said.value).endswith(f"needs {library}; {INSTALL} '.[{extra}]'")
 
 
 @pytest.mark.processes
@@ -43,8 +44,8 @@ for door in ("gymnax", "gymnasium"):
     pytest.importorskip("gymnasium")
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == [
-        "perepisode.interop.gymnax needs gymnax; install what is missing: pip install 'perepisode[gymnax]'",
-        "perepisode.interop.gymnasium needs jax; install what is missing: pip install 'perepisode[train,gymnasium]'",
+        f"perepisode.interop.gymnax needs gymnax; {INSTALL} '.[gymnax]'",
+        f"perepisode.interop.gymnasium needs jax; {INSTALL} '.[train,gymnasium]'",
     ]
 
 

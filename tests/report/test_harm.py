@@ -6,7 +6,7 @@ import pytest
 
 from perepisode import metrics
 from perepisode.evaluation import episodes
-from perepisode.report import caveats, measuring, tables
+from perepisode.report import caveats, measuring, tables, words
 from perepisode.report.drawing import figures
 from perepisode.report.harm import Harm
 from perepisode.report.statistics.points import Episodes
@@ -135,3 +135,9 @@ def test_a_seed_that_never_violates_while_its_siblings_do_is_named():
         "C: seed 3 is unlike the others (mean violations 2.25 against 0.00 and 0.00), and no mean describes them all.",
     ]
     assert tables.complete(view, ()).shown["Violations"][0] == "1.50 (0\u00a0–\u00a04.73)"
+
+
+def test_no_interval_of_a_share_runs_below_zero():
+    assert words.percent(0.01, 0.024).replace("\u00a0", " ") == "1.0 % (0 – 3.4)"
+    assert words.percent(0.133, 0.038).replace("\u00a0", " ") == "13.3 % ± 3.8"
+    assert words.percent(0.133).replace("\u00a0", " ") == "13.3 %"

@@ -51,6 +51,8 @@ def _show(measure: str | None, value: float, ci: float = NAN, sign: str = "") ->
 
 
 def _deviation(row: dict) -> str:
+    if row["measure"] == "welch":
+        return ""  # a ratio of spreads over a few seeds: how far it is from another one says nothing
     relative = f" ({100 * row['relative']:+.0f} %)" if row["relative"] == row["relative"] else ""
     return _show(row["measure"], row["deviation"], sign="+") + relative.replace("-", "−").replace(" ", "\u00a0")
 

@@ -22,8 +22,10 @@ def plus_minus(mean: float, half: float, digits: int = 2) -> str:
 
 
 def percent(share: float, half: float = float("nan"), digits: int = 1) -> str:
-    """ "4.0 %", or "4.0 % ± 3.5" where its interval is given too."""
+    """ "4.0 %", or "4.0 % ± 3.5" where its interval is given too; "1.0 % (0 – 3.4)", not below zero."""
     text = "–" if share != share else f"{100 * share:.{digits}f}\u00a0%"
+    if half > share:
+        return f"{text}\u00a0(0\u00a0–\u00a0{100 * (share + half):.{digits}f})"
     return text if half != half else f"{text}\u00a0±\u00a0{100 * half:.{digits}f}"
 
 
