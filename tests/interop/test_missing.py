@@ -9,9 +9,9 @@ import pytest
 INSTALL = "install what is missing, in the clone: pip install -c requirements.lock"
 DOORS = [
     ("gymnax", "gymnax", "gymnax"),
-    ("gymnasium", "gymnasium", "gymnasium"),
+    ("gymnasium", "gymnasium", "train,gymnasium"),
     ("recorder", "gymnasium", "gymnasium"),
-    ("safety", "gymnasium", "gymnasium"),
+    ("safety", "gymnasium", "train,gymnasium"),
     ("sb3", "stable_baselines3", "sb3"),
 ]
 
@@ -24,7 +24,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, door, library, e
     monkeypatch.delitem(sys.modules, f"perepisode.interop.{door}", raising=False)
     with pytest.raises(ModuleNotFoundError) as said:
         import_module(f"perepisode.interop.{door}")
-    assert str(said.value).endswith(f"needs {library}; {INSTALL} '.[{extra}]'")
+    assert str(said.value) == f"perepisode.interop.{door} needs {library}; {INSTALL} '.[{extra}]'"
 
 
 @pytest.mark.processes

@@ -106,8 +106,8 @@ def test_an_agent_with_a_budget_an_episode_is_fixed_beforehand():
     assert min(pair.p for pair in told) == pytest.approx(3 * min(raw))
     finding = findings.find(of, [of.view("violations")])
     assert finding.headline == (
-        "Equal mean return, a lighter tail than 2 of 3 others: ESR costs 1.10 in its worst tenth of episodes; B more "
-        "(2.17), A more (2.13), 1 other is not told apart from it."
+        "Equal mean return, a lighter tail than two of three others: ESR costs 1.10 in its worst tenth of episodes; B "
+        "more (2.17), A more (2.13), C not told apart from it (1.17)."
     )
     assert not any("fixed beforehand" in text for text in finding.caveats)
     rows["C"] = (returns, [0.1, 0.2, 0.1], 0.05)

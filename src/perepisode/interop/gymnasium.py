@@ -22,8 +22,8 @@ from perepisode.interop import library
 from perepisode.interop.endless import Endless, Playing
 from perepisode.later import jax, jnp
 
-gymnasium = library("gymnasium", "gymnasium")
-library("jax", "gymnasium", "train,gymnasium")  # the extra alone is light: the recorder needs no more
+# the extra `gymnasium` alone is light: the recorder needs no more
+gymnasium, _ = (library(name, "gymnasium", "train,gymnasium") for name in ("gymnasium", "jax"))
 AutoresetMode = gymnasium.vector.AutoresetMode
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 

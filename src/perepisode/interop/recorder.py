@@ -19,7 +19,7 @@ from perepisode.config import Refused
 from perepisode.evaluation import episodes
 from perepisode.interop import library
 
-gymnasium = library("gymnasium", "gymnasium")
+gymnasium = library("gymnasium", "recorder", "gymnasium")
 NEXT_STEP = gymnasium.vector.AutoresetMode.NEXT_STEP
 
 

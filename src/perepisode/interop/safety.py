@@ -15,7 +15,7 @@ import numpy as np
 from perepisode.config import Refused
 from perepisode.interop import library
 
-gymnasium = library("gymnasium", "gymnasium")
+gymnasium = library("gymnasium", "safety", "train,gymnasium")
 
 
 def with_cost(env: Any) -> Any:

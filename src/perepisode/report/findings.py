@@ -11,7 +11,7 @@ from perepisode.report.statistics.matched import RETURN, VIOLATIONS, Axis
 from perepisode.report.statistics.pairs import Pair
 from perepisode.report.statistics.points import Episodes, Point, View
 from perepisode.report.style import dilemma_name, look
-from perepisode.report.words import number, p_value, percent, plus_minus, times
+from perepisode.report.words import few, number, p_value, percent, plus_minus, times
 
 MOST_TOLD = 4  # pairs in sentences of their own; the table has all
 MOST_LISTED = 8  # agents in one sentence
@@ -137,7 +137,8 @@ def _verdict_on(view: View, chosen: Point, level: list[Pair]) -> str:
     own = f"{chosen.label} {harm.done(harm.text(chosen.tail.mean))}"
     sides = {pair.lighter is chosen for pair in level if pair.differ}
     if all(pair.differ for pair in level) and len(sides) == 1:
-        judged = f"{'a lighter' if sides == {True} else 'a heavier'} tail than all {len(level)} others"
+        others = "both others" if len(level) == 2 else f"all {few(len(level))} others"
+        judged = f"{'a lighter' if sides == {True} else 'a heavier'} tail than {others}"
     elif not sides:
         tested = any(pair.p == pair.p for pair in level)
         judged = "tails not told apart" if tested else f"{_untested(level[0])}, no test"
@@ -146,11 +147,14 @@ def _verdict_on(view: View, chosen: Point, level: list[Pair]) -> str:
         less = "less" if harm.name == "cost" else "fewer"
         words = [("more" if pair.lighter is chosen else less, pair.other) for pair in differ]
         said = [f"{other.label} {word} ({harm.text(other.tail.mean)})" for word, other in words]
-        same = len(level) - len(differ)
-        said += [f"{same} other{'s are' if same > 1 else ' is'} not told apart from it"] if same else []
-        judged = "mixed tails"
+        same = [pair.other for pair in level if not pair.differ]
+        if len(same) == 1:
+            said += [f"{same[0].label} not told apart from it ({harm.text(same[0].tail.mean)})"]
+        elif same:
+            said += [f"{few(len(same))} others not told apart from it"]
+        judged, many = "mixed tails", f"{few(len(differ))} of {few(len(level))} others"
         if len(sides) == 1:
-            judged = f"{'a lighter' if sides == {True} else 'a heavier'} tail than {len(differ)} of {len(level)} others"
+            judged = f"{'a lighter' if sides == {True} else 'a heavier'} tail than {many}"
         return f"{start}, {judged}: {own} in its {harm.tail} of episodes; {', '.join(said)}."
     span = f"{harm.text(min(tails))} to {harm.text(max(tails))}"
     return f"{start}, {judged}: {own} in its {harm.tail} of episodes, the others {span}."

@@ -3,6 +3,7 @@
 import re
 
 _MANY = ("three", "four", "five", "six", "seven", "eight", "nine")
+_FEW = dict(enumerate(("no", "one", "two", *_MANY)))
 
 
 def slug(text: str) -> str:
@@ -37,6 +38,11 @@ def times(ratio: float) -> str:
         if abs(ratio / whole - 1) <= 0.05:
             return word
     return f"{ratio:.{0 if ratio >= 10 else 1}f} times"
+
+
+def few(whole: int) -> str:
+    """A small number as a word."""
+    return _FEW.get(whole, str(whole))
 
 
 def scientific(value: float) -> str:
