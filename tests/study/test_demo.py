@@ -60,7 +60,7 @@ def test_the_closing_lines_of_the_shipped_agents(tmp_path):
         ["SER (w=0.1)", "31.0 (34.6, 35.3)", "20.0 % (13.0, 13.8)", "2.00 (2.16, 2.20)"],
     ]
     shares = "SER (w=0.1) in 20.0 %, Lagrangian (d=0.5) in 0.0 %, ESR (k=1) in 0.0 %"
-    assert verdict == "More than one creature in an episode is killed by"
+    assert verdict == "More than one passive creature in an episode is killed by"
     assert listed == f"{shares}; one seed each."
     assert max(map(len, (told, *rows))) <= 80
     for line, ending in ((svg, ".svg"), (png, ".png")):

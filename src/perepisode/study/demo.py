@@ -77,7 +77,7 @@ def craftax_text(out: Path) -> str:
     found = elsewhere.known(view)
     written = card.write([one.point for one in found], view.dilemma, out / "card")
     shares = ", ".join(f"{one.point.label} in {percent(one.here['over_1'])}" for one in reversed(found))
-    verdict = f"More than one creature in an episode is killed by\n{shares}; one seed each."
+    verdict = f"More than one passive creature in an episode is killed by\n{shares}; one seed each."
     headings = ("agent", "return", "more than one", "worst tenth")
     rows = [(one.point.label, *(one.written(name) for name in ("return", "over_1", "cvar"))) for one in found]
     return (
