@@ -37,7 +37,7 @@ from perepisode.environments.craftax.world import Craftax
 from perepisode.evaluation import episodes
 from perepisode.methods import METHODS
 from perepisode.report import page
-from perepisode.runs import Run, RunFolder, write_atomically
+from perepisode.runs import Run, RunFolder
 from perepisode.study import local, plan
 
 HERE = Path(__file__).parent
@@ -186,12 +186,7 @@ def keep(out: Path, say: Callable[[str], None] = print) -> int:
         shutil.copy(table, home.kept / "episodes" / f"{out.name}-{table.name}")
         shutil.copy(out / "tasks" / table.stem / "done", home.kept / "packs" / f"{out.name}-{table.stem}.json")
     for folder in sorted(path.parent for path in (out / "runs").glob("*/done")):
-        into = home.kept / "curves" / folder.name
-        into.mkdir(exist_ok=True)
-        shutil.copy(folder / "run.json", into)
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-        write_atomically(into / "metrics.jsonl", "\n".join(lines[::EVERY]) + "\n")
-        write_atomically(into / "tally.csv", seconds.tally(lines, EVERY))
+        seconds.keep_curve(folder, home.kept / "curves" / folder.name, EVERY)
     if home is CRAFTAX:  # the same agents with other seeds are no more to look at
         for replayed in sorted((out / "watch").glob("*")):
             shutil.copytree(replayed, home.kept / "watch" / replayed.name, dirs_exist_ok=True)
@@ -238,11 +233,9 @@ def _untold(into: Path) -> list[Path]:
     written = []
     for table in _tables(CRAFTAX):
         read = episodes.read(table, without=episodes.REPLAY_COLUMNS)
-        (about,) = read.attrs["provenance"]
         own = read[~read["method"].map(_told)]
         if len(own):
-            said = {name: value for name, value in about.items() if name not in ("path", "episodes")}
-            written.append(episodes.write(own, into / table.name, said))
+            written.append(paper_length.write_again(own, into / table.name, read.attrs["provenance"]))
     return written
 
 

@@ -28,6 +28,7 @@ import pandas as pd
 import seconds
 
 from perepisode import metrics
+from perepisode.config import PAPER_SEEDS
 from perepisode.evaluation import compare, episodes
 from perepisode.report import blocks
 from perepisode.report.drawing.canvas import Drawing, sheet
@@ -43,7 +44,6 @@ from perepisode.runs import Run, RunFolder, write_atomically
 HERE = Path(__file__).parent
 KEPT = HERE / "paper_length"
 STEPS = 750_000_000
-SEEDS = (42, 123, 7)
 WORLDS = (64, 512)  # the paper's number, and as many as make a rare thing countable
 EVERY = 20  # rows of the metrics that are kept
 ARMS = {"esr": "k=1", "lagrangian": "d=0.5", "ser": "w=0.1"}
@@ -94,19 +94,17 @@ def keep(out: Path) -> int:
     shutil.copy(out / "episodes64.parquet", KEPT / "episodes64" / f"{name}.parquet")
     # eight times as many, without their actions: what is watched is taken from the others
     many = episodes.read(out / "episodes512.parquet", without=episodes.REPLAY_COLUMNS)
-    (about,) = many.attrs["provenance"]
-    said = {key: value for key, value in about.items() if key not in ("path", "episodes")}
-    episodes.write(many, KEPT / "episodes" / f"{name}.parquet", said)
+    write_again(many, KEPT / "episodes" / f"{name}.parquet", many.attrs["provenance"])
     for folder in sorted(path.parent for path in (out / "runs").glob("*/run.json")):
-        into = KEPT / "curves" / folder.name
-        into.mkdir(exist_ok=True)
-        shutil.copy(folder / "run.json", into)
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-        if len(lines) > STEPS / 65_536 / EVERY + 1:  # of seed 42 no more than these rows are left
-            write_atomically(into / "tally.csv", seconds.tally(lines, EVERY))
-            lines = lines[EVERY - 1 :: EVERY]
-        write_atomically(into / "metrics.jsonl", "\n".join(lines) + "\n")
+        seconds.keep_curve(folder, KEPT / "curves" / folder.name, EVERY, first=EVERY - 1)  # of seed 42 these are left
     return watch()
+
+
+def write_again(table: pd.DataFrame, path: Path, provenance: list[dict]) -> Path:
+    """Part of a table that was read, with what that one says of itself."""
+    (about,) = provenance
+    said = {key: value for key, value in about.items() if key not in ("path", "episodes")}
+    return episodes.write(table, path, said)
 
 
 def watch() -> int:
@@ -132,7 +130,7 @@ def watch() -> int:
 def declared() -> Iterator[None]:
     """The figures and tables of this file stand in the pages that are built meanwhile, before all others."""
     runs = [(RunFolder(path).read(), seconds.of_training(path)) for path in KEPT.glob("curves/*")]
-    runs.sort(key=lambda one: SEEDS.index(one[0].seed))
+    runs.sort(key=lambda one: PAPER_SEEDS.index(one[0].seed))
     few = Episodes(episodes.read(sorted(KEPT.glob("episodes64/*.parquet")), without=episodes.REPLAY_COLUMNS))
 
     def episodes_by_kills(case: blocks.Case) -> Drawing:
@@ -153,20 +151,17 @@ def declared() -> Iterator[None]:
     def rare_from(case: blocks.Case) -> Table:
         return learned_from(runs)
 
-    before = dict(blocks.BLOCKS)
-    blocks.BLOCKS.clear()
-    blocks.figure("Episodes by kills")(episodes_by_kills)
-    blocks.figure("The paper's figure, and ours")(beside_the_paper)
-    blocks.table(papers_table)
-    blocks.figure("A second kill after the first, over training")(after_a_first)
-    blocks.table(rare_from)
-    blocks.table(fewer_worlds)
-    blocks.BLOCKS.update(before)
-    try:
-        yield
-    finally:
+    with seconds.meanwhile():
+        others = dict(blocks.BLOCKS)
         blocks.BLOCKS.clear()
-        blocks.BLOCKS.update(before)
+        blocks.figure("Episodes by kills")(episodes_by_kills)
+        blocks.figure("The paper's figure, and ours")(beside_the_paper)
+        blocks.table(papers_table)
+        blocks.figure("A second kill after the first, over training")(after_a_first)
+        blocks.table(rare_from)
+        blocks.table(fewer_worlds)
+        blocks.BLOCKS.update(others)
+        yield
 
 
 def _compared(view: View) -> list[Point]:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from paper_length import SEEDS
 
+from perepisode.config import PAPER_SEEDS
 from perepisode.report.statistics import paper_numbers
-from perepisode.report.words import count, number, percent, plus_minus
+from perepisode.report.words import count, few, number, percent, plus_minus
 from perepisode.runs import write_atomically
 
 HERE = Path(__file__).parent
@@ -59,7 +59,6 @@ def differ(results: Path) -> list[str]:
 NAMES = ("ESR (k=1)", "Lagrangian (d=0.5)", "SER (w=0.1)")
 EXACT, ITS_WAY = "first episodes, exact", "as the paper measures"
 PLACES = {"the paper": "the paper", ITS_WAY: "here, measured in its way", EXACT: "here, every kill counted"}
-IN_WORDS = ("no", "one", "two", "three")
 
 
 def lead(kept: Path) -> str:
@@ -74,7 +73,7 @@ def lead(kept: Path) -> str:
     return (
         "**Three agents of nearly the same return, told to spare passive creatures, kill more than one in "
         f"{over} of their episodes**: ESR (k=1), the Lagrangian (d=0.5) and SER (w=0.1), which earn {returns}. "
-        f"{IN_WORDS[seeds].capitalize()} seeds each, of {count(steps)} steps, every such kill counted, in "
+        f"{few(seeds).capitalize()} seeds each, of {count(steps)} steps, every such kill counted, in "
         f"{runs.groupby('agent')['episodes'].sum().min():,} episodes an agent. The paper has three seeds of "
         f"{count(paper_numbers.STEPS)} steps and a detector that misses some kills, and prints {printed}; measured in "
         f"its way ours are {alike}. [What agrees and what does not](#the-papers-comparison-on-craftax)."
@@ -131,7 +130,7 @@ def made(kept: Path) -> str:
 def _packs(kept: Path) -> list[dict]:
     """What each program took, in the order in which they were trained."""
     found = [json.loads(path.read_text()) for path in sorted(kept.glob("packs/*.json"))]
-    return sorted(found, key=lambda pack: SEEDS.index(pack["seed"]) if "seed" in pack else 0)
+    return sorted(found, key=lambda pack: PAPER_SEEDS.index(pack["seed"]) if "seed" in pack else 0)
 
 
 def _listed(parts: list[str]) -> str:
@@ -270,7 +269,7 @@ def _scale(kept: Path) -> str:
     steps, devices = {run["steps"] for run in runs}, {_device(run) for run in runs}
     return (
         f"{len(runs)} runs of {' and '.join(f'{one:,}' for one in sorted(steps))} steps (the paper's have 10⁹), "
-        f"{IN_WORDS[len({run['seed'] for run in runs})]} seeds an agent, trained on exact counts where nothing else is "
+        f"{few(len({run['seed'] for run in runs}))} seeds an agent, trained on exact counts where nothing else is "
         f"said, in {len(packs)} programs that took {_listed([f'{of / 60:.0f}' for of in took])} minutes of one "
         f"{' or '.join(sorted(devices))}, compiling and judging included."
     )

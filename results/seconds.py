@@ -12,7 +12,8 @@ is the mean number of further violations after a first, and no less than the sha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from perepisode.report import blocks
 from perepisode.report.statistics.points import Episodes, Point, View
 from perepisode.report.tables import Table
 from perepisode.report.words import count, number, p_value, percent, plus_minus
-from perepisode.runs import Run, RunFolder
+from perepisode.runs import Run, RunFolder, write_atomically
 from perepisode.trained.shelf import BOX
 
 RARE = 0.01  # further violations a first
@@ -41,6 +42,17 @@ def tally(lines: list[str], every: int) -> str:
     rows = sums(lines)
     together = rows.groupby(np.arange(len(rows)) // every)
     return together.agg({name: "last" if name == "steps" else "sum" for name in rows}).to_csv(index=False)
+
+
+def keep_curve(folder: Path, into: Path, every: int, first: int = 0) -> None:
+    """What a run is, one row of its metrics in so many, and sums over all of them; the rows alone if it has no more."""
+    into.mkdir(exist_ok=True)
+    shutil.copy(folder / "run.json", into)
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    if len(lines) == RunFolder(folder).read().updates:
+        write_atomically(into / "tally.csv", tally(lines, every))
+        lines = lines[first::every]
+    write_atomically(into / "metrics.jsonl", "\n".join(lines) + "\n")
 
 
 def sums(lines: Iterable[str]) -> pd.DataFrame:
@@ -102,14 +114,21 @@ def declared(kept: list[Path]) -> Iterator[None]:
     def equal_return(case: blocks.Case) -> Table:
         return of_its_return(case.view)
 
-    added: list[Callable] = [equal_return, second_violations, rarer]
-    for one in added:
-        blocks.table(one)
+    with meanwhile():
+        for one in (equal_return, second_violations, rarer):
+            blocks.table(one)
+        yield
+
+
+@contextmanager
+def meanwhile() -> Iterator[None]:
+    """What is declared for a report's pages meanwhile is forgotten afterwards."""
+    before = dict(blocks.BLOCKS)
     try:
         yield
     finally:
-        for one in added:
-            del blocks.BLOCKS[one.__name__]
+        blocks.BLOCKS.clear()
+        blocks.BLOCKS.update(before)
 
 
 def of_its_return(view: View) -> Table:

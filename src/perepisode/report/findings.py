@@ -136,9 +136,10 @@ def _verdict_on(view: View, chosen: Point, level: list[Pair]) -> str:
     start = "Equal mean return" if all(pair.close(RETURN) for pair in level) else "Mean returns not told apart"
     own = f"{chosen.label} {harm.done(harm.text(chosen.tail.mean))}"
     sides = {pair.lighter is chosen for pair in level if pair.differ}
+    weight = "a lighter" if sides == {True} else "a heavier"
     if all(pair.differ for pair in level) and len(sides) == 1:
         others = "both others" if len(level) == 2 else f"all {few(len(level))} others"
-        judged = f"{'a lighter' if sides == {True} else 'a heavier'} tail than {others}"
+        judged = f"{weight} tail than {others}"
     elif not sides:
         tested = any(pair.p == pair.p for pair in level)
         judged = "tails not told apart" if tested else f"{_untested(level[0])}, no test"
@@ -154,7 +155,7 @@ def _verdict_on(view: View, chosen: Point, level: list[Pair]) -> str:
             said += [f"{few(len(same))} others not told apart from it"]
         judged, many = "mixed tails", f"{few(len(differ))} of {few(len(level))} others"
         if len(sides) == 1:
-            judged = f"{'a lighter' if sides == {True} else 'a heavier'} tail than {many}"
+            judged = f"{weight} tail than {many}"
         return f"{start}, {judged}: {own} in its {harm.tail} of episodes; {', '.join(said)}."
     span = f"{harm.text(min(tails))} to {harm.text(max(tails))}"
     return f"{start}, {judged}: {own} in its {harm.tail} of episodes, the others {span}."
