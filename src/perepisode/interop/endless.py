@@ -106,12 +106,14 @@ class Endless:
     def step(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
         """One step; the next episode has begun where this one ended, by itself or after `longest` steps."""
         after, happened = self.step_only(state, action, longest)
-        after, observation = self.begin_next(happened.ended, after, happened.final_observation)
-        return after, replace(happened, observation=observation)
+        after = self.begin_next(happened.ended, after)
+        # All is seen anew rather than only what began: where nobody asks for `final_observation`, nothing reads a world
+        # between its step and its renewal, and both are done in place.
+        return after, replace(happened, observation=self.see(after.world))
 
-    def begin_next(self, where: jax.Array, state: Playing, observation: jax.Array) -> tuple[Playing, jax.Array]:
-        """The place's next episode and what is seen of it if `where`, else what was given."""
-        batch = jax.tree.map(lambda leaf: leaf[None], (where, state, observation))
+    def begin_next(self, where: jax.Array, state: Playing) -> Playing:
+        """The place's next episode if `where`, else what was given."""
+        batch = jax.tree.map(lambda leaf: leaf[None], (where, state))
         return jax.tree.map(lambda leaf: leaf[0], _renewing(self.world)(*batch))
 
     def step_only(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
@@ -173,15 +175,15 @@ def _renewing(world: World):
     """
 
     def make_and_serve(carry):
-        state, observation, waiting = carry
-        return _served(world, _with_spares(world, waiting, state), observation, waiting)
+        state, waiting = carry
+        return _served(_with_spares(world, waiting, state), waiting)
 
     @jax.custom_batching.custom_vmap
-    def renewed(ended, state, observation):
-        carry = (state, observation, ended)
+    def renewed(ended, state):
+        carry = (state, ended)
         if jax.default_backend() == "gpu":  # nearly always enough, as in fresh.hand_out
-            carry = _served(world, *carry)
-        return jax.lax.while_loop(lambda carry: carry[2].any(), make_and_serve, carry)[:2]
+            carry = _served(*carry)
+        return jax.lax.while_loop(lambda carry: carry[1].any(), make_and_serve, carry)[0]
 
     @renewed.def_vmap
     def _(size: int, batched: Sequence[Any], *given):
@@ -212,12 +214,11 @@ def _with_spares(world: World, waiting: jax.Array, state: Playing) -> Playing:
     return replace(state, spare=spare, ready=ready)
 
 
-def _served(world: World, state: Playing, observation: jax.Array, waiting: jax.Array):
+def _served(state: Playing, waiting: jax.Array) -> tuple[Playing, jax.Array]:
     """The spares of the first places that wait put in their worlds' places: states are large, and most play on."""
     at_hand = waiting & state.ready
     places = _first(at_hand, SHARE)
     served = at_hand & (jnp.cumsum(at_hand) <= len(places))
-    seen = jax.vmap(lambda one: world.vector(world.observe(one)))(jax.tree.map(lambda leaf: leaf[places], state.spare))
     begun = replace(
         state,
         world=fresh.moved(state.world, state.spare, served, places),
@@ -226,7 +227,7 @@ def _served(world: World, state: Playing, observation: jax.Array, waiting: jax.A
         time=jnp.where(served, 0, state.time),
         cost=jnp.where(served, 0, state.cost),
     )
-    return begun, _put(observation, places, seen), waiting & ~served
+    return begun, waiting & ~served
 
 
 def _first(wanted: jax.Array, share: int) -> jax.Array:

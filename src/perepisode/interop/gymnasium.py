@@ -165,9 +165,10 @@ class _Program:
     def _next(self, state, action, longest, over):
         """Where the episode is over the action is passed over, and the next episode begins instead."""
         state, happened = self.endless.step_only(state, action, longest)
-        state, observation = self.endless.begin_next(over, state, happened.observation)
+        state = self.endless.begin_next(over, state)
         cleared = jax.tree.map(lambda leaf: jnp.where(over, jnp.zeros_like(leaf), leaf), happened)
-        happened = replace(cleared, observation=observation)
+        seen = self.endless.see(state.world)
+        happened = replace(cleared, observation=seen, final_observation=seen)
         return state, happened, self.endless.info(happened)
 
 
