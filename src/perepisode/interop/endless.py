@@ -2,7 +2,7 @@
 
 Making a world is dear, taking a step is cheap.  Under `jax.vmap` an `if` computes both sides, so an automatic reset
 written as one makes as many worlds in every step as are played.  Here a batch is reset as a whole: every place keeps
-a spare world for its next episode, and when a place that has none needs one, all that are missing are made together.
+spare worlds for its next episodes, and when a place that has none needs one, all that are missing are made together.
 
 The episodes of a place follow from the key that it was reset with: its n-th episode is the same whatever the batch, and
 can be lived again from that key, n and its actions (`fresh.py` has the keys).
@@ -26,7 +26,10 @@ from perepisode.pytree import pytree
 
 REWARDS = ("task", "penalised", "vector")
 SHARE = 16  # of a batch, one in so many is made or moved at a time
-MADE = 4  # of a batch, one in so many is made at a time on a GPU, which a sixteenth does not keep busy
+# On a GPU a hundred worlds take hardly longer to make than ten, so they are made seldom and many together.  With one
+# spare each, of 1024 places the first that needs a second one comes after 40 ends; with two, after 180.
+GPU_SPARES = 2
+GPU_SHARE = 4  # of a batch, one in so many is made at a time
 
 
 @pytree
@@ -34,8 +37,8 @@ class Playing:
     """One place, amid an episode."""
 
     world: State
-    spare: State  # the world of its next episode, if it is ready
-    ready: jax.Array  # bool
+    spare: State  # [slot]: worlds of its next episodes, number n in slot n modulo the slots
+    ready: jax.Array  # bool[slot]
     key: jax.Array  # uint32[2], what it was reset with
     serial: jax.Array  # int32, number of this episode; 0 for the first
     time: jax.Array  # int32, steps taken in it
@@ -100,8 +103,10 @@ class Endless:
         """The first episode of that key."""
         words = _words(key)
         world = _made(self.world, words, jnp.int32(0))
-        state = Playing(world, world, jnp.zeros((), bool), words, jnp.int32(0), jnp.int32(0), jnp.float32(0))
-        return self.see(world), state
+        slots = GPU_SPARES if _on_gpu() else 1
+        spare = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (slots, *leaf.shape)), world)
+        none = jnp.zeros(slots, bool)
+        return self.see(world), Playing(world, spare, none, words, jnp.int32(0), jnp.int32(0), jnp.float32(0))
 
     def step(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
         """One step; the next episode has begun where this one ended, by itself or after `longest` steps."""
@@ -181,7 +186,7 @@ def _renewing(world: World):
     @jax.custom_batching.custom_vmap
     def renewed(ended, state):
         carry = (state, ended)
-        if jax.default_backend() == "gpu":  # nearly always enough, as in fresh.hand_out
+        if _on_gpu():  # nearly always enough, as in fresh.hand_out
             carry = _served(*carry)
         return jax.lax.while_loop(lambda carry: carry[1].any(), make_and_serve, carry)[0]
 
@@ -199,30 +204,38 @@ def _renewing(world: World):
 
 def _with_spares(world: World, waiting: jax.Array, state: Playing) -> Playing:
     """Every place that waits has a spare: if one had none, all that are missing are made."""
-    needed = (waiting & ~state.ready).any()
+    size, slots = state.ready.shape
+    at_once = max(1, size // (GPU_SHARE if _on_gpu() else SHARE))
+    needed = (waiting & ~_has_next(state)).any()
 
     def missing(carry):
         return needed & ~carry[1].all()
 
     def make(carry):
         spare, ready = carry
-        places = _first(~ready, MADE if jax.default_backend() == "gpu" else SHARE)
-        worlds = jax.vmap(partial(_made, world))(state.key[places], state.serial[places] + 1)
-        return _put(spare, places, worlds), ready.at[places].set(True, mode="drop")
+        which = _first(~ready, at_once)
+        places, slot = which // slots, which % slots
+        following = state.serial[places] + 1
+        worlds = jax.vmap(partial(_made, world))(state.key[places], following + (slot - following) % slots)
+        return _put(spare, which, worlds), ready.at[which].set(True, mode="drop")
 
-    spare, ready = jax.lax.while_loop(missing, make, (state.spare, state.ready))
-    return replace(state, spare=spare, ready=ready)
+    spare, ready = jax.lax.while_loop(missing, make, (_row(state.spare), state.ready.reshape(-1)))
+    spare = jax.tree.map(lambda leaf: leaf.reshape(size, slots, *leaf.shape[1:]), spare)
+    return replace(state, spare=spare, ready=ready.reshape(size, slots))
 
 
 def _served(state: Playing, waiting: jax.Array) -> tuple[Playing, jax.Array]:
     """The spares of the first places that wait put in their worlds' places: states are large, and most play on."""
-    at_hand = waiting & state.ready
-    places = _first(at_hand, SHARE)
+    size, slots = state.ready.shape
+    at_hand = waiting & _has_next(state)
+    places = _first(at_hand, max(1, size // SHARE))
     served = at_hand & (jnp.cumsum(at_hand) <= len(places))
+    spent = _next_slot(state)
+    which = jnp.arange(size) * slots + spent
     begun = replace(
         state,
-        world=fresh.moved(state.world, state.spare, served, places),
-        ready=state.ready & ~served,
+        world=fresh.moved(state.world, _row(state.spare), served, places, which, which[places]),
+        ready=state.ready & ~(served[:, None] & (jnp.arange(slots) == spent[:, None])),
         serial=state.serial + served,
         time=jnp.where(served, 0, state.time),
         cost=jnp.where(served, 0, state.cost),
@@ -230,11 +243,27 @@ def _served(state: Playing, waiting: jax.Array) -> tuple[Playing, jax.Array]:
     return begun, waiting & ~served
 
 
-def _first(wanted: jax.Array, share: int) -> jax.Array:
-    """The first places where it is true, as many as are treated at once; those beyond lie outside the batch."""
-    size = wanted.shape[0]
-    return jnp.nonzero(wanted, size=max(1, size // share), fill_value=size)[0]
+def _next_slot(state: Playing) -> jax.Array:
+    return (state.serial + 1) % state.ready.shape[1]
+
+
+def _has_next(state: Playing) -> jax.Array:
+    return jnp.take_along_axis(state.ready, _next_slot(state)[:, None], axis=1)[:, 0]
+
+
+def _row(spare: State) -> State:
+    """[place, slot, ...] as one row of all worlds."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), spare)
+
+
+def _first(wanted: jax.Array, count: int) -> jax.Array:
+    """The first `count` places where it is true; if there are fewer, the others lie outside the batch."""
+    return jnp.nonzero(wanted, size=count, fill_value=wanted.shape[0])[0]
 
 
 def _put(whole: Any, places: jax.Array, few: Any) -> Any:
     return jax.tree.map(lambda leaf, new: leaf.at[places].set(new, mode="drop"), whole, few)
+
+
+def _on_gpu() -> bool:
+    return jax.default_backend() == "gpu"
