@@ -11,7 +11,7 @@ can be lived again from that key, n and its actions (`fresh.py` has the keys).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -110,16 +110,25 @@ class Endless:
 
     def step(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
         """One step; the next episode has begun where this one ended, by itself or after `longest` steps."""
-        after, happened = self.step_only(state, action, longest)
-        after = self.begin_next(happened.ended, after)
-        # All is seen anew rather than only what began: where nobody asks for `final_observation`, nothing reads a world
-        # between its step and its renewal, and both are done in place.
-        return after, replace(happened, observation=self.see(after.world))
+        played, happened = self.step_only(state, action, longest)
+        after = self.begin_next(happened.ended, played)
+        # Seen after the renewal, and the last of an episode only if somebody asks for it: where nothing reads a world
+        # between its step and its renewal, both are done in place.
+        observation = self.see(after.world)
+        final = self._last_seen(happened.ended, played.world, observation)
+        return after, replace(happened, observation=observation, final_observation=final)
 
     def begin_next(self, where: jax.Array, state: Playing) -> Playing:
         """The place's next episode if `where`, else what was given."""
-        batch = jax.tree.map(lambda leaf: leaf[None], (where, state))
-        return jax.tree.map(lambda leaf: leaf[0], _renewing(self.world)(*batch))
+        return _of_one(partial(_renewed, self.world))(where, state)
+
+    def _last_seen(self, ended: jax.Array, world: State, observation: jax.Array) -> jax.Array:
+        """What is seen of that world if its episode ended, else the observation: dear only if one in the batch ended."""
+
+        def of_batch(ended, world, observation):
+            return jax.lax.cond(ended.any(), lambda: jax.vmap(self.see)(world), lambda: observation)
+
+        return _of_one(of_batch)(ended, world, observation)
 
     def step_only(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
         """One step, and no next episode."""
@@ -173,33 +182,36 @@ def _made(world: World, words: jax.Array, serial: jax.Array) -> State:
     return world.reset(fresh.reset_key(fresh.episode_key(_key(words), serial)))
 
 
-def _renewing(world: World):
-    """A function of a batch of places, [place, ...], that begins the next episode where one ended.
+def _of_one(function: Callable) -> Callable:
+    """A function of a batch, [place, ...], as one of a single place; `vmap` makes it a batch, however many times."""
+    whole = jax.custom_batching.custom_vmap(function)
 
-    `vmap` over it makes one larger batch, however many times.
-    """
-
-    def make_and_serve(carry):
-        state, waiting = carry
-        return _served(_with_spares(world, waiting, state), waiting)
-
-    @jax.custom_batching.custom_vmap
-    def renewed(ended, state):
-        carry = (state, ended)
-        if _on_gpu():  # nearly always enough, as in fresh.hand_out
-            carry = _served(*carry)
-        return jax.lax.while_loop(lambda carry: carry[1].any(), make_and_serve, carry)[0]
-
-    @renewed.def_vmap
+    @whole.def_vmap
     def _(size: int, batched: Sequence[Any], *given):
         spread = jax.tree.map(
             lambda leaf, own: leaf if own else jnp.broadcast_to(leaf, (size, *leaf.shape)), given, tuple(batched)
         )
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), spread)
-        after = jax.tree.map(lambda leaf: leaf.reshape(size, -1, *leaf.shape[1:]), renewed(*flat))
+        after = jax.tree.map(lambda leaf: leaf.reshape(size, -1, *leaf.shape[1:]), whole(*flat))
         return after, jax.tree.map(lambda _: True, after)
 
-    return renewed
+    def of_one(*given):
+        return jax.tree.map(lambda leaf: leaf[0], whole(*jax.tree.map(lambda leaf: leaf[None], given)))
+
+    return of_one
+
+
+def _renewed(world: World, ended: jax.Array, state: Playing) -> Playing:
+    """The next episode has begun in the places where one ended."""
+
+    def make_and_serve(carry):
+        state, waiting = carry
+        return _served(_with_spares(world, waiting, state), waiting)
+
+    carry = (state, ended)
+    if _on_gpu():  # nearly always enough, as in fresh.hand_out
+        carry = _served(*carry)
+    return jax.lax.while_loop(lambda carry: carry[1].any(), make_and_serve, carry)[0]
 
 
 def _with_spares(world: World, waiting: jax.Array, state: Playing) -> Playing:
