@@ -123,7 +123,7 @@ class Endless:
         return _of_one(partial(_renewed, self.world))(where, state)
 
     def _last_seen(self, ended: jax.Array, world: State, observation: jax.Array) -> jax.Array:
-        """What is seen of that world if its episode ended, else the observation: dear only if one in the batch ended."""
+        """What is seen of that world if its episode ended, else the observation: dear only if one of the batch did."""
 
         def of_batch(ended, world, observation):
             return jax.lax.cond(ended.any(), lambda: jax.vmap(self.see)(world), lambda: observation)
@@ -191,8 +191,7 @@ def _of_one(function: Callable) -> Callable:
         spread = jax.tree.map(
             lambda leaf, own: leaf if own else jnp.broadcast_to(leaf, (size, *leaf.shape)), given, tuple(batched)
         )
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), spread)
-        after = jax.tree.map(lambda leaf: leaf.reshape(size, -1, *leaf.shape[1:]), whole(*flat))
+        after = jax.tree.map(lambda leaf: leaf.reshape(size, -1, *leaf.shape[1:]), whole(*_row(spread)))
         return after, jax.tree.map(lambda _: True, after)
 
     def of_one(*given):
@@ -263,9 +262,9 @@ def _has_next(state: Playing) -> jax.Array:
     return jnp.take_along_axis(state.ready, _next_slot(state)[:, None], axis=1)[:, 0]
 
 
-def _row(spare: State) -> State:
-    """[place, slot, ...] as one row of all worlds."""
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), spare)
+def _row(batches: Any) -> Any:
+    """Batches of batches, as one batch."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batches)
 
 
 def _first(wanted: jax.Array, count: int) -> jax.Array:
