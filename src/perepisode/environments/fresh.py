@@ -7,6 +7,7 @@ in which batches are made therefore change nothing but speed, and any episode ca
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from perepisode.environments.base import World
 from perepisode.later import jax, jnp
@@ -124,9 +125,9 @@ def _serve_run(batch: int, fresh: Fresh, states, serials, waiting):
     return replace(fresh, handed=fresh.handed + count), states, serials, waiting & ~served
 
 
-def moved(states, worlds, served: jax.Array, places: jax.Array, slot: jax.Array, slots: jax.Array):
+def moved(states, worlds, served: jax.Array, places: jax.Array, slot: Any = slice(None), slots: Any = None):
     """The states with a fresh world in every place that is `served`, which `places` lists; other numbers in it lie
-    outside.  `slot` and `slots` say which world is for each place, and for each of `places`.
+    outside.  `slot` and `slots` say which world is for each place, and for each of `places`: its own if left out.
 
     Large arrays are moved place by place.  Small ones, and there are many, all at once: on a GPU that is one kernel for
     many of them instead of one for each.
@@ -134,7 +135,7 @@ def moved(states, worlds, served: jax.Array, places: jax.Array, slot: jax.Array,
 
     def move(state, new):
         if state[0].size > SMALL:
-            return state.at[places].set(new[slots], mode="drop")
+            return state.at[places].set(new[places if slots is None else slots], mode="drop")
         return jnp.where(served.reshape(-1, *[1] * (state.ndim - 1)), new[slot], state)
 
     return jax.tree.map(move, states, worlds)

@@ -2,7 +2,7 @@
 
 Making a world is dear, taking a step is cheap.  Under `jax.vmap` an `if` computes both sides, so an automatic reset
 written as one makes as many worlds in every step as are played.  Here a batch is reset as a whole: every place keeps
-spare worlds for its next episodes, and when a place that has none needs one, all that are missing are made together.
+a spare world for its next episode, and when a place that has none needs one, all that are missing are made together.
 
 The episodes of a place follow from the key that it was reset with: its n-th episode is the same whatever the batch, and
 can be lived again from that key, n and its actions (`fresh.py` has the keys).
@@ -11,7 +11,7 @@ can be lived again from that key, n and its actions (`fresh.py` has the keys).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -26,10 +26,7 @@ from perepisode.pytree import pytree
 
 REWARDS = ("task", "penalised", "vector")
 SHARE = 16  # of a batch, one in so many is made or moved at a time
-# On a GPU a hundred worlds take hardly longer to make than ten, so they are made seldom and many together.  With one
-# spare each, of 1024 places the first that needs a second one comes after 40 ends; with two, after 180.
-GPU_SPARES = 2
-GPU_SHARE = 4  # of a batch, one in so many is made at a time
+MADE = 4  # of a batch, one in so many is made at a time on a GPU, which a sixteenth does not keep busy
 
 
 @pytree
@@ -37,8 +34,8 @@ class Playing:
     """One place, amid an episode."""
 
     world: State
-    spare: State  # [slot]: worlds of its next episodes, number n in slot n modulo the slots
-    ready: jax.Array  # bool[slot]
+    spare: State  # the world of its next episode, if it is ready
+    ready: jax.Array  # bool
     key: jax.Array  # uint32[2], what it was reset with
     serial: jax.Array  # int32, number of this episode; 0 for the first
     time: jax.Array  # int32, steps taken in it
@@ -103,32 +100,19 @@ class Endless:
         """The first episode of that key."""
         words = _words(key)
         world = _made(self.world, words, jnp.int32(0))
-        slots = GPU_SPARES if _on_gpu() else 1
-        spare = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (slots, *leaf.shape)), world)
-        none = jnp.zeros(slots, bool)
-        return self.see(world), Playing(world, spare, none, words, jnp.int32(0), jnp.int32(0), jnp.float32(0))
+        state = Playing(world, world, jnp.zeros((), bool), words, jnp.int32(0), jnp.int32(0), jnp.float32(0))
+        return self.see(world), state
 
     def step(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
         """One step; the next episode has begun where this one ended, by itself or after `longest` steps."""
-        played, happened = self.step_only(state, action, longest)
-        after = self.begin_next(happened.ended, played)
-        # Seen after the renewal, and the last of an episode only if somebody asks for it: where nothing reads a world
-        # between its step and its renewal, both are done in place.
-        observation = self.see(after.world)
-        final = self._last_seen(happened.ended, played.world, observation)
-        return after, replace(happened, observation=observation, final_observation=final)
+        after, happened = self.step_only(state, action, longest)
+        after, observation = self.begin_next(happened.ended, after, happened.final_observation)
+        return after, replace(happened, observation=observation)
 
-    def begin_next(self, where: jax.Array, state: Playing) -> Playing:
-        """The place's next episode if `where`, else what was given."""
-        return _of_one(partial(_renewed, self.world))(where, state)
-
-    def _last_seen(self, ended: jax.Array, world: State, observation: jax.Array) -> jax.Array:
-        """What is seen of that world if its episode ended, else the observation: dear only if one of the batch did."""
-
-        def of_batch(ended, world, observation):
-            return jax.lax.cond(ended.any(), lambda: jax.vmap(self.see)(world), lambda: observation)
-
-        return _of_one(of_batch)(ended, world, observation)
+    def begin_next(self, where: jax.Array, state: Playing, observation: jax.Array) -> tuple[Playing, jax.Array]:
+        """The place's next episode and what is seen of it if `where`, else what was given."""
+        batch = jax.tree.map(lambda leaf: leaf[None], (where, state, observation))
+        return jax.tree.map(lambda leaf: leaf[0], _renewing(self.world)(*batch))
 
     def step_only(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
         """One step, and no next episode."""
@@ -182,99 +166,74 @@ def _made(world: World, words: jax.Array, serial: jax.Array) -> State:
     return world.reset(fresh.reset_key(fresh.episode_key(_key(words), serial)))
 
 
-def _of_one(function: Callable) -> Callable:
-    """A function of a batch, [place, ...], as one of a single place; `vmap` makes it a batch, however many times."""
-    whole = jax.custom_batching.custom_vmap(function)
+def _renewing(world: World):
+    """A function of a batch of places, [place, ...], that begins the next episode where one ended.
 
-    @whole.def_vmap
+    `vmap` over it makes one larger batch, however many times.
+    """
+
+    def make_and_serve(carry):
+        state, observation, waiting = carry
+        return _served(world, _with_spares(world, waiting, state), observation, waiting)
+
+    @jax.custom_batching.custom_vmap
+    def renewed(ended, state, observation):
+        carry = (state, observation, ended)
+        if jax.default_backend() == "gpu":  # nearly always enough, as in fresh.hand_out
+            carry = _served(world, *carry)
+        return jax.lax.while_loop(lambda carry: carry[2].any(), make_and_serve, carry)[:2]
+
+    @renewed.def_vmap
     def _(size: int, batched: Sequence[Any], *given):
         spread = jax.tree.map(
             lambda leaf, own: leaf if own else jnp.broadcast_to(leaf, (size, *leaf.shape)), given, tuple(batched)
         )
-        after = jax.tree.map(lambda leaf: leaf.reshape(size, -1, *leaf.shape[1:]), whole(*_row(spread)))
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), spread)
+        after = jax.tree.map(lambda leaf: leaf.reshape(size, -1, *leaf.shape[1:]), renewed(*flat))
         return after, jax.tree.map(lambda _: True, after)
 
-    def of_one(*given):
-        return jax.tree.map(lambda leaf: leaf[0], whole(*jax.tree.map(lambda leaf: leaf[None], given)))
-
-    return of_one
-
-
-def _renewed(world: World, ended: jax.Array, state: Playing) -> Playing:
-    """The next episode has begun in the places where one ended."""
-
-    def make_and_serve(carry):
-        state, waiting = carry
-        return _served(_with_spares(world, waiting, state), waiting)
-
-    carry = (state, ended)
-    if _on_gpu():  # nearly always enough, as in fresh.hand_out
-        carry = _served(*carry)
-    return jax.lax.while_loop(lambda carry: carry[1].any(), make_and_serve, carry)[0]
+    return renewed
 
 
 def _with_spares(world: World, waiting: jax.Array, state: Playing) -> Playing:
     """Every place that waits has a spare: if one had none, all that are missing are made."""
-    size, slots = state.ready.shape
-    at_once = max(1, size // (GPU_SHARE if _on_gpu() else SHARE))
-    needed = (waiting & ~_has_next(state)).any()
+    needed = (waiting & ~state.ready).any()
 
     def missing(carry):
         return needed & ~carry[1].all()
 
     def make(carry):
         spare, ready = carry
-        which = _first(~ready, at_once)
-        places, slot = which // slots, which % slots
-        following = state.serial[places] + 1
-        worlds = jax.vmap(partial(_made, world))(state.key[places], following + (slot - following) % slots)
-        return _put(spare, which, worlds), ready.at[which].set(True, mode="drop")
+        places = _first(~ready, MADE if jax.default_backend() == "gpu" else SHARE)
+        worlds = jax.vmap(partial(_made, world))(state.key[places], state.serial[places] + 1)
+        return _put(spare, places, worlds), ready.at[places].set(True, mode="drop")
 
-    spare, ready = jax.lax.while_loop(missing, make, (_row(state.spare), state.ready.reshape(-1)))
-    spare = jax.tree.map(lambda leaf: leaf.reshape(size, slots, *leaf.shape[1:]), spare)
-    return replace(state, spare=spare, ready=ready.reshape(size, slots))
+    spare, ready = jax.lax.while_loop(missing, make, (state.spare, state.ready))
+    return replace(state, spare=spare, ready=ready)
 
 
-def _served(state: Playing, waiting: jax.Array) -> tuple[Playing, jax.Array]:
+def _served(world: World, state: Playing, observation: jax.Array, waiting: jax.Array):
     """The spares of the first places that wait put in their worlds' places: states are large, and most play on."""
-    size, slots = state.ready.shape
-    at_hand = waiting & _has_next(state)
-    places = _first(at_hand, max(1, size // SHARE))
+    at_hand = waiting & state.ready
+    places = _first(at_hand, SHARE)
     served = at_hand & (jnp.cumsum(at_hand) <= len(places))
-    spent = _next_slot(state)
-    which = jnp.arange(size) * slots + spent
+    seen = jax.vmap(lambda one: world.vector(world.observe(one)))(jax.tree.map(lambda leaf: leaf[places], state.spare))
     begun = replace(
         state,
-        world=fresh.moved(state.world, _row(state.spare), served, places, which, which[places]),
-        ready=state.ready & ~(served[:, None] & (jnp.arange(slots) == spent[:, None])),
+        world=fresh.moved(state.world, state.spare, served, places),
+        ready=state.ready & ~served,
         serial=state.serial + served,
         time=jnp.where(served, 0, state.time),
         cost=jnp.where(served, 0, state.cost),
     )
-    return begun, waiting & ~served
+    return begun, _put(observation, places, seen), waiting & ~served
 
 
-def _next_slot(state: Playing) -> jax.Array:
-    return (state.serial + 1) % state.ready.shape[1]
-
-
-def _has_next(state: Playing) -> jax.Array:
-    return jnp.take_along_axis(state.ready, _next_slot(state)[:, None], axis=1)[:, 0]
-
-
-def _row(batches: Any) -> Any:
-    """Batches of batches, as one batch."""
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batches)
-
-
-def _first(wanted: jax.Array, count: int) -> jax.Array:
-    """The first `count` places where it is true; if there are fewer, the others lie outside the batch."""
-    return jnp.nonzero(wanted, size=count, fill_value=wanted.shape[0])[0]
+def _first(wanted: jax.Array, share: int) -> jax.Array:
+    """The first places where it is true, as many as are treated at once; those beyond lie outside the batch."""
+    size = wanted.shape[0]
+    return jnp.nonzero(wanted, size=max(1, size // share), fill_value=size)[0]
 
 
 def _put(whole: Any, places: jax.Array, few: Any) -> Any:
     return jax.tree.map(lambda leaf, new: leaf.at[places].set(new, mode="drop"), whole, few)
-
-
-def _on_gpu() -> bool:
-    return jax.default_backend() == "gpu"

@@ -165,10 +165,9 @@ class _Program:
     def _next(self, state, action, longest, over):
         """Where the episode is over the action is passed over, and the next episode begins instead."""
         state, happened = self.endless.step_only(state, action, longest)
-        state = self.endless.begin_next(over, state)
+        state, observation = self.endless.begin_next(over, state, happened.observation)
         cleared = jax.tree.map(lambda leaf: jnp.where(over, jnp.zeros_like(leaf), leaf), happened)
-        seen = self.endless.see(state.world)
-        happened = replace(cleared, observation=seen, final_observation=seen)
+        happened = replace(cleared, observation=observation)
         return state, happened, self.endless.info(happened)
 
 
