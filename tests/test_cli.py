@@ -35,6 +35,34 @@ def test_wrong_values_are_one_line():
     assert refused.stderr.strip() == "perepisode: budget=-1 is out of range; budget must be a number, at least 0"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("train --method esr --budget --steps 1e4", "--budget is given no value"),  # many values, and a default
+        ("train --method esr --steps 1e4 --learning_rate", "--learning_rate is given no value"),
+        ("train --seeds --budget 1", "--seeds is given no value"),
+        ("report x.csv --names --limit 1", "--names is given no value"),
+        ("study plan --bench", "--bench is given no value"),  # one value
+        ("train --steps 1e4x", "--steps: '1e4x' is no number"),
+        ("bench --envs many", "--envs: 'many' is no whole number"),
+        ("train --chunk 1.5", "--chunk: '1.5' is no whole number"),
+    ],
+)
+def test_a_value_that_is_missing_or_no_number_is_named_with_its_option(arguments, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments.split())
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"perepisode: {said}; see `perepisode --help`\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_the_parsers_box_is_one_line_whatever_it_is_drawn_with(encoding, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    refused = perepisode("train", "--methd", "esr")
+    said = "Unrecognized options: --methd, esr; perhaps you meant --method; see `perepisode --help`"
+    assert refused.stderr == f"perepisode: {said}\n"
+
+
 def test_a_missing_table_is_one_line(tmp_path):
     refused = perepisode("report", str(tmp_path / "nowhere.parquet"))
     assert refused.returncode == 2

@@ -13,7 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from errno import EDQUOT, EIO, ENOSPC
 from itertools import product
 from pathlib import Path
@@ -448,21 +448,37 @@ def _parsed(arguments: list[str]) -> Any:
     about, said = (__doc__ or "perepisode").splitlines()[0], io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.cli(_commands(), args=arguments, prog="perepisode", description=about)
+            command = tyro.cli(_commands(), args=arguments, prog="perepisode", description=about)
     except SystemExit as ended:
         if ended.code != WRONG_INPUT:
             raise
         raise Refused(_unboxed(said.getvalue())) from None
+    # an option of several values may have none, which nobody means who writes its name
+    empty = {"--" + name.replace("_", "-") for name, value in _options(command) if value == ()}
+    for word, following in zip(arguments, [*arguments[1:], "--"]):
+        if word.replace("_", "-") in empty and following.startswith("--"):
+            raise Refused(f"{word} is given no value; see `perepisode --help`")
+    return command
+
+
+def _options(command: Any) -> Iterable[tuple[str, Any]]:
+    """Every option of a command with its value, those of its groups too."""
+    for one in fields(command):
+        value = getattr(command, one.name)
+        yield from _options(value) if is_dataclass(value) else [(one.name, value)]
 
 
 def _unboxed(box: str) -> str:
     """What is wrong, what could have been meant, and where help is."""
     inside = " ".join(re.sub("[│╭╮╰╯\n]|\x1b.*?m", " ", box).split())
-    parts = [part.strip() for part in re.split("─+", inside)]
+    parts = [part.strip() for part in re.split("─+|-{3,}", inside)]  # dashes where a terminal knows ASCII alone
     wrong = next((part for part in parts if ":" in part or "xpected" in part), "the words cannot be read").rstrip(".")
     wrong = re.sub(r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is no whole number", wrong)
     wrong = re.sub(r"Could not find valid parse for arguments: \[(.*)\]", r"\1 cannot be read", wrong)
     wrong = re.sub(r"could not convert string to float: ('.*?')", r"\1 is no number", wrong)
+    wrong = re.sub(r"no type matching .*?\['(.*?)'\]\. Got errors: .*(is no (whole )?number)", r"'\1' \2", wrong)
+    wrong = re.sub(r"Missing value for argument '(.*?)'.*", r"\1 is given no value", wrong)
+    wrong = wrong.removeprefix("Error parsing ")
     meant = re.search(r"Perhaps you meant:? (--?[\w-]+)", inside)
     hints = [f"perhaps you meant {meant[1]}"] if meant else [part for part in parts if part.startswith("Available")]
     return "; ".join([wrong, *hints, "see `perepisode --help`"])

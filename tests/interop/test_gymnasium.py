@@ -243,3 +243,25 @@ def test_what_makes_no_sense_is_refused(tmp_path):
     costless.reset(seed=0)
     with pytest.raises(ValueError, match="no 'cost'"):
         costless.step(0)
+
+
+def test_a_recorder_replaces_the_table_of_its_own_agent_alone(tmp_path):
+    path = tmp_path / "episodes.parquet"
+
+    def play(seed, **columns):
+        env = record(Env("temptation"), path, method="random", seed=seed, **columns)
+        env.reset(seed=0)
+        while not env.step(0)[3]:
+            pass
+        env.close()
+
+    play(0, arm="a")
+    play(0, arm="a")
+    for other, said in (({"seed": 1, "arm": "a"}, "seed 0, not 1"), ({"seed": 0, "arm": "b"}, "arm a, not b")):
+        with pytest.raises(ValueError, match=f"{said}; give every agent its own file"):
+            play(**other)
+    assert len(episodes.read(path)) == 1
+    path.write_text("notes")
+    with pytest.raises(ValueError, match=r"episodes\.parquet"):
+        play(0, arm="a")
+    assert path.read_text() == "notes"

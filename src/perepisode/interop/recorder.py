@@ -30,7 +30,8 @@ def record(
 
     The return is the sum of `info["task_reward"]` where there is one, as in our own worlds, else of the reward.
     With `first`, as in `evaluate`, later episodes of a place have no row; `env.complete` says when every place has its
-    own, and a table that is written before then is refused: its episodes would be the short ones.
+    own, and a table that is written before then is refused: its episodes would be the short ones.  A table of the same
+    agent that stands there is replaced, one of another agent is not.
     """
     columns = {"method": method, "seed": seed, **_known(env), **columns}
     vector = isinstance(env, gymnasium.vector.VectorEnv)
@@ -46,6 +47,8 @@ class _Ledger:
             raise Refused(f"{path}: an episodes table is written as parquet; give it the ending .parquet")
         if first is not None and first < 1:
             raise Refused(f"first={first}: of every place at least one episode is kept")
+        if path.exists():
+            _check_same_agent(path, columns)
         self.path, self.columns, self.first = path, columns, first
         self.sums: list[dict[str, float]] = [{} for _ in range(places)]
         self.ended = [0] * places
@@ -148,6 +151,15 @@ class _VectorRecorder(gymnasium.vector.VectorWrapper):
     def close(self, **given: Any):
         super().close(**given)
         self._ledger.write()
+
+
+def _check_same_agent(path: Path, columns: dict[str, Any]) -> None:
+    """Before hours are played: seeds recorded one after the other under one name would replace each other."""
+    held = episodes.read(path, without=episodes.REPLAY_COLUMNS)
+    for name, value in columns.items():
+        others = [other for other in held.get(name, [value]) if other != value]
+        if others:
+            raise Refused(f"{path} holds episodes with {name} {others[0]}, not {value}; give every agent its own file")
 
 
 def of_place(info: dict[str, Any], place: int) -> dict[str, Any]:
