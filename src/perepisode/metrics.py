@@ -163,15 +163,17 @@ class Declared(NamedTuple):
     digits: int = 2
     interval: bool = False  # whether the page shows its interval too
     largest: bool = False  # the largest over seeds, which has no interval
+    share: bool = False  # of episodes, in per cent
     scaled: bool = False  # in the unit of what is counted: as many digits as fit its size, and `digits` for nothing
 
 
+WITH_ANY = "share of episodes with any violation, with more than k"
 WORST_MEAN = "mean of the worst ⌈{:g} N⌉ episodes of a seed, then the mean over seeds"
 _IN_ORDER = (
     Declared("violations", "Violations", mean, "mean number of violations an episode", interval=True, scaled=True),
     Declared("std", "Std", std, "", scaled=True),
-    Declared("p_any", "P(≥1)", p_any, "share of episodes with any violation, with more than k", "P(≥1), P(>k)", 3),
-    Declared("p_over_1", "P(>1)", over_one, "", digits=3),
+    Declared("p_any", "P(≥1)", p_any, WITH_ANY, "P(≥1), P(>k)", digits=1, share=True),
+    Declared("p_over_1", "P(>1)", over_one, "", digits=1, share=True),
     Declared("cvar", CVAR, cvar, WORST_MEAN.format(WORST), interval=True, scaled=True),
     Declared("worst", "Worst", worst, "", digits=0, largest=True),
 )

@@ -56,7 +56,7 @@ def test_a_metric_is_on_the_page_in_the_csv_and_among_the_definitions(table, tmp
     heading, *rows = cells(html, "complete_temptation")
     assert heading.index("P(≥3)") == heading.index("Worst") + 1
     shown = next(row for row in rows if row[0] == "SER (w=0.1)")[heading.index("P(≥3)")]
-    assert shown == f"{sum(seeds) / 3:.3f}"
+    assert shown == f"{100 * sum(seeds) / 3:.1f}\N{NO-BREAK SPACE}%"
     assert ["P(≥3)", "share of episodes with three violations or more"] in cells(html, "definitions")
     assert "| P(≥3) | share of episodes with three violations or more |" in (tmp_path / "report/report.md").read_text()
 

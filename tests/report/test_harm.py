@@ -73,7 +73,7 @@ def test_words_of_counts_and_of_costs():
 def test_costs_are_not_said_to_be_at_least_one():
     """Half of these episodes cost at least 1, and two of three cost something."""
     found = tables.complete(Episodes(table({("A", ""): {1: (1.0, [0.5, 1.5, 0.0])}})).view("violations"), ())
-    assert found.shown["P(>0)"] == ["0.667"]
+    assert found.shown["P(>0)"] == ["66.7\xa0%"]
     always = tables.complete(Episodes(table({("A", ""): {1: (1.0, [0.5, 1.5])}})).view("violations"), ())
     assert "P(>0)" not in always.shown  # which says nothing
     assert "P(≥1)" not in found.shown
@@ -84,7 +84,7 @@ def test_all_agents_are_held_against_the_budget_that_there_is():
     each = {seed: (20.0 + seed, [10, 20, 30, 40]) for seed in range(2)}
     view = Episodes(table({("PPO-Lag", "d=25"): each})).view("violations")
     found = tables.complete(view, ())
-    assert found.shown["P(>25)"] == ["0.500"]
+    assert found.shown["P(>25)"] == ["50.0\xa0%"]
     assert found.frame["p_over_25"].tolist() == [0.5]
     assert "P(>1)" not in found.shown
 

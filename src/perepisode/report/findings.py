@@ -210,7 +210,7 @@ def _card(point: Point, level: float) -> Card:
         over = percent(point.interval(lambda counts: metrics.p_over(counts, level)).mean)
         parts.append(f"over {level:g}: {over}")
     elif harm.whole:
-        parts.append(f"{harm.any} {number(point.interval(metrics.p_any).mean)}")
+        parts.append(f"{harm.any} {percent(point.interval(metrics.p_any).mean)}")
     detail = " · ".join(part.replace(" ", "\u00a0") for part in parts)  # a part stays on one line
     return Card(point.label, point.method, harm.pair(*point.tail[:2]), f"{harm.each} in the {harm.tail}", detail)
 

@@ -109,7 +109,7 @@ class Harm(NamedTuple):
         if level != level:
             return []
         share = partial(metrics.p_over, budget=level)
-        found = [metrics.Declared(f"p_over_{level:g}", self.over(level), share, "", digits=3)]
+        found = [metrics.Declared(f"p_over_{level:g}", self.over(level), share, "", digits=1, share=True)]
         if self.limit == self.limit:
             meaning = f"mean of what the episodes over the limit of {level:g} have beyond it"
             beyond = partial(metrics.excess, limit=level)

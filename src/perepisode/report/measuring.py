@@ -40,7 +40,7 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
         "Return": [number(value) for value in frame["return"]],
         "Length": [number(value, 1) for value in frame["length"]],
         view.harm.heading: [number(value, 3) for value in frame["violations"]],
-        view.harm.any: [number(value, 3) for value in frame["p_any"]],
+        view.harm.any: [percent(value) for value in frame["p_any"]],
         view.harm.cvar: [view.harm.pair(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
         "N": [str(value) for value in frame["episodes"]],
     }

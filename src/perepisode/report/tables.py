@@ -267,7 +267,7 @@ def _tails(
         "Agent": labels,
         "Return": [plus_minus(*one.returns[:2]) for one in tails],
         harm.heading: [harm.pair(*one.mean[:2]) for one in tails],
-        harm.any: [number(one.p_any.mean) for one in tails],
+        harm.any: [percent(one.p_any.mean) for one in tails],
         over: [percent(one.p_over.mean) for one in tails],
         "Std": [harm.text(one.std.mean) for one in tails],
         harm.cvar: [harm.pair(*one.cvar[:2]) for one in tails],
@@ -284,7 +284,7 @@ def _tails(
 def _says(harm: Harm, heading: str, cells: list[str]) -> bool:
     """Whether a column says anything: where every episode costs something, P(>0) does not."""
     told = set(cells) - {"–"}
-    return bool(told) and (harm.whole or heading != harm.any or bool(told - {"1.00", "1.000"}))
+    return bool(told) and (harm.whole or heading != harm.any or bool(told - {percent(1.0)}))
 
 
 def cost_of_compliance(view: View, chosen: Point) -> Table:
@@ -314,7 +314,7 @@ def cost_of_compliance(view: View, chosen: Point) -> Table:
         "% of unconstrained": [percent(share) for share in frame["return"] / free.mean],
         f"{view.harm.heading} / step": [scientific(rate) for rate in frame["rate"]],
         f"{view.harm.heading} / episode": [view.harm.pair(*point.interval(metrics.mean)[:2]) for point in points],
-        view.harm.any: [number(share) for share in frame["p_any"]],
+        view.harm.any: [percent(share) for share in frame["p_any"]],
         "Gap": [plus_minus(*one[:2]) for one in gaps],
     }
     note = "Gap = unconstrained return − return; its interval is √(CI² of the one + CI² of the other)."
@@ -389,7 +389,9 @@ def _complete_row(point: Point, declared: list[metrics.Declared], others: list[s
 def _counted_cell(harm: Harm, metric: metrics.Declared, row: dict) -> str:
     interval = metric.interval and not metric.largest
     values = row[metric.name], row[f"{metric.name}_ci"] if interval else float("nan")
-    return harm.pair(*values) if metric.scaled else plus_minus(*values, metric.digits)
+    if metric.scaled:
+        return harm.pair(*values)
+    return (percent if metric.share else plus_minus)(*values, metric.digits)
 
 
 def _joined(*parts: dict) -> dict:
