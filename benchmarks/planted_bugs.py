@@ -508,6 +508,28 @@ BUGS = (
         "count(after.inner, action",
         "tests/extending/test_foreign.py",
     ),
+    Bug(
+        "recorder: another agent's table is kept",
+        "interop/recorder.py",
+        "if other != value]",
+        "if other is None]",
+        "tests/interop/test_gymnasium.py",
+    ),
+    # ---- the command line
+    Bug(
+        "command line: an option without a value does not take its default",
+        "cli.py",
+        "if value == ()",
+        "if value is None",
+        "tests/test_cli.py",
+    ),
+    Bug(
+        "tables: shares are per cent",
+        "report/tables.py",
+        "percent if metric.share else plus_minus",
+        "plus_minus",
+        T_HARM,
+    ),
 )
 
 

@@ -70,7 +70,7 @@ def table(cells: list[str], heading: str = "Agent") -> Table:
 
 
 def test_latex_prints_what_stands_in_the_cells():
-    lines = exports.latex(table(["[ESR] (k=1)", "−2 ≥ λ, 10⁻⁸"]), ("Agent",)).splitlines()
+    lines = exports.latex(table(["[ESR] (k=1)", "−2 ≥ λ, 10⁻⁸", "σ ≠ Ω ε ∞"]), ("Agent",)).splitlines()
     assert lines == [
         r"% One table: needs \usepackage{booktabs}",
         r"\begin{tabular}{lr}",
@@ -79,6 +79,7 @@ def test_latex_prints_what_stands_in_the_cells():
         r"\midrule",
         r"{[}ESR] (k=1) & 1.04~$\pm$~0.07 \\",
         r"$-$2 $\geq$ $\lambda$, 10$^{-8}$ & 1.04~$\pm$~0.07 \\",
+        r"$\sigma$ $\neq$ $\Omega$ $\varepsilon$ $\infty$ & 1.04~$\pm$~0.07 \\",
         r"\bottomrule",
         r"\end{tabular}",
     ]

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import unicodedata
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,21 @@ from perepisode.runs import write_atomically
 
 FORMATS = ("svg", "pdf", "png")  # of figures
 SUMMARY = "summary.json"
+
+
+def _greek(letter: str) -> str:
+    r""" "$\beta$" for β: Unicode's name of it, which is LaTeX's but for two."""
+    name = unicodedata.name(letter).split()[-1].lower().replace("lamda", "lambda").replace("epsilon", "varepsilon")
+    return f"$\\{name.capitalize() if letter.isupper() else name}$"
+
+
 _MEANT = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "<": "$<$", ">": "$>$", "|": "$|$", "±": r"$\pm$", "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$",
-    "→": r"$\to$", "√": r"$\surd$", "⌈": r"$\lceil$", "⌉": r"$\rceil$", "γ": r"$\gamma$", "λ": r"$\lambda$",
-    "ν": r"$\nu$", "α": r"$\alpha$", "ε": r"$\varepsilon$", "–": "--", "—": "---", "“": "``", "”": "''",
-    "…": r"\ldots{}", "\u00a0": "~", "\u2009": r"\,", "\u202f": r"\,",
+    "≠": r"$\neq$", "≈": r"$\approx$", "∞": r"$\infty$", "→": r"$\to$", "√": r"$\surd$", "⌈": r"$\lceil$",
+    "⌉": r"$\rceil$", **{letter: _greek(letter) for letter in "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ"},
+    "–": "--", "—": "---", "“": "``", "”": "''", "…": r"\ldots{}", "\u00a0": "~", "\u2009": r"\,", "\u202f": r"\,",
 }  # fmt: skip
 _RAISED, _LOWERED = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+"), str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
