@@ -215,8 +215,7 @@ def papers_figure(view: View) -> Drawing:
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=2)
     caption = (
         "Share of episodes by kills. Bars: mean over our seeds, exact counts; hatched: more than one. Diamonds: the "
-        "paper's, by its own detector; of the Lagrangian's episodes with more than one kill it prints the share of all "
-        "together."
+        "paper's, by its own detector; for the Lagrangian it prints only the whole share with more than one kill."
     )
     return Drawing(figure, pd.DataFrame(rows), caption)
 
@@ -292,7 +291,7 @@ def by_worlds(few: View, many: View) -> Table:
     shown = {"Agent": [row["agent"] for row in rows], "Episodes": [f"{row['episodes']:,}" for row in rows]}
     note = (
         "First twelve episodes of every world, exact counts, all seeds. By default an agent is judged in 64 worlds; "
-        "everything else on this page is of 512."
+        "all else on this page is of 512, except the worst episodes to watch, which are of 64."
     )
     methods, name = [method for method, *_ in found], "fewer_worlds_no_killing"
     return Table(name, "In 64 worlds and in 512", note, shown | _cells(rows), pd.DataFrame(rows), methods, wide=True)

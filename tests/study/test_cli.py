@@ -52,18 +52,18 @@ def test_the_plan_says_what_it_costs(capsys, gpus):
     code, out, _ = call(capsys, "study", "plan", "--memory", "139", "--gpus", "4")
     assert code == 0
     assert "183 runs in 13 packs, 1.83e+11 steps; packed for 139 GiB a gpu" in out
-    said = "25.4 hours on one NVIDIA H200, at 2,000,000 steps/s as measured there; 6.4 hours on 4 of them"
-    assert said in out  # 1.83e11 / 2e6 / 3600 = 25.42
+    said = "23.1 hours on one NVIDIA H200, at 2,200,000 steps/s as measured there; 5.8 hours on 4 of them"
+    assert said in out  # 1.83e11 / 2.2e6 / 3600 = 23.11
     gpus += [80 * packing.GIB] * 2
     _, out, _ = call(capsys, "study", "plan")
     assert "packed for 80 GiB a gpu" in out
-    assert "25.4 hours on one NVIDIA H200, at 2,000,000 steps/s as measured there; 12.7 hours on 2 of them" in out
+    assert "23.1 hours on one NVIDIA H200, at 2,200,000 steps/s as measured there; 11.6 hours on 2 of them" in out
 
 
 def test_without_a_gpu_the_plan_promises_no_hours(capsys, gpus, tmp_path):
     _, out, _ = call(capsys, "study", "plan", "--memory", "24")
     assert "hours" not in out.splitlines()[0]
-    assert "hours are not known: there is no GPU here; one NVIDIA H200 takes 25.4 hours at 2,000,000 steps/s" in out
+    assert "hours are not known: there is no GPU here; one NVIDIA H200 takes 23.1 hours at 2,200,000 steps/s" in out
     assert "to measure this machine: perepisode bench --envs 1024 --hidden 512, then --bench FILE" in out
     row = {"runs": 2, "worlds": 1024, "hidden": 512, "steps_per_second": 5e3, "peak_bytes": 2e9}
     (tmp_path / "bench.json").write_text(json.dumps({"device": "cpu", "training": [row]}))

@@ -2,7 +2,7 @@
 
 An embedding weight starts at about √2/√n with n inputs: 0.016 on Craftax, where some 150 inputs are one at a time.  The
 paper's ν moves by 0.2 at a violation.  The network hardly hears it until those weights have grown, and ESR (k = 1)
-begins to use its budget only after 1.5 to 2.6 × 10⁸ steps.  Said as loud as √n / 3, which is 30 on Craftax and 1 on the
+begins to use its budget only after 1.1 to 2.6 × 10⁸ steps.  Said as loud as √n / 3, which is 30 on Craftax and 1 on the
 miniature, a violation moves every unit of the embedding by about a half from the start.  In a search on two seeds this
 taught ESR its budget within 10⁸ steps; three times as loud made it timid, a third as loud slow
 (results/search/README.md; the miniature: benchmarks/told.py).

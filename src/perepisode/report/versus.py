@@ -7,10 +7,10 @@ from perepisode.report.statistics.distilled import Utility
 from perepisode.report.statistics.points import Episodes, View
 from perepisode.report.style import dilemma_name
 from perepisode.report.tables import Table
-from perepisode.report.words import count
+from perepisode.report.words import count, percent
 
 NAN = float("nan")
-SHARES = ("over_1", "at_2", "from_3", "hypervolume_gain", "share_of_unconstrained")
+SHARES = ("p_any", "over_1", "at_2", "from_3", "hypervolume_gain", "share_of_unconstrained")
 WHOLE = (None, "runs", "seeds", "episodes", "steps", "worst")
 
 
@@ -38,8 +38,10 @@ def paper_versus_here(episodes: Episodes, utilities: dict[str, Utility]) -> Tabl
 def _show(measure: str | None, value: float, ci: float = NAN, sign: str = "") -> str:
     """A number in the digits of its kind; `sign` is "+" for a deviation."""
     half = f"{ci:.2f}"
+    if measure in SHARES and not sign:
+        return percent(value, ci)
     if measure in SHARES:
-        text, half = f"{100 * value:{sign}.1f} %", f"{100 * ci:.1f}"
+        text = f"{100 * value:{sign}.1f} %"
     elif measure == "rate":
         text, half = f"{value:{sign}.1e}", f"{ci:.1e}"
     elif measure in WHOLE:

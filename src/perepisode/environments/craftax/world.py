@@ -51,7 +51,7 @@ class Craftax(World):
     dilemmas = ("no_killing", "sustainability", "proportional_force")
     harms = MappingProxyType({"no_killing": "passive creatures killed"})
     audits = ("despawns", "passive_kills", "hostile_kills", "wood")
-    steps, speed, measured_on = 1_000_000_000, 2.0e6, "one NVIDIA H200"
+    steps, speed, measured_on = 1_000_000_000, 2.2e6, "one NVIDIA H200"
     shape = Shape(binding=("no_killing", "sustainability"))
 
     @property
