@@ -47,6 +47,15 @@ def test_any_methods_share_a_program():
     assert shared("esr", budget=1) != tiny.run("esr", 6, budget=1).structure
 
 
+def test_runs_of_another_length_or_size_are_in_another_pack():
+    short, long = ([tiny.run("ser", updates, weight=weight) for weight in (0.1, 1, 3)] for updates in (5, 6))
+    wide = [replace(run, learner=replace(run.learner, hidden=2 * run.learner.hidden)) for run in short]
+    mixed = [run for trio in zip(long, short, wide) for run in trio]
+    assert {frozenset(run.id for run in pack) for pack in packing.pack(mixed, 16)} == {
+        frozenset(run.id for run in alike) for alike in (short, long, wide)
+    }
+
+
 def test_packs_that_are_alike_are_one_program():
     """Ninety runs in six packs: 36 of two methods and 18 of one are six, six and three in each."""
     others = [run for run in matrix.paper() if run.method in ("lagrangian", "esr", "ser_racc")]
