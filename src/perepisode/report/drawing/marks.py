@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,6 +14,8 @@ from perepisode.evaluation.compare import Interval
 from perepisode.report.harm import Harm
 from perepisode.report.statistics.points import Point
 from perepisode.report.style import INK, OVER, look, per_episode, sweeps
+
+FIT = 5  # entries of a legend beside the marks
 
 
 def draw_points(
@@ -82,18 +85,24 @@ def in_figures(axis: Axis) -> None:
 
 
 def legend(axes: Axes, written: Collection[str] = (), **options) -> None:
-    """A legend of all that is not `written` beside its mark."""
+    """A legend of all that is not `written` beside its mark; of more than fit beside the marks, under the figure."""
     told = {label: handle for handle, label in zip(*axes.get_legend_handles_labels()) if label not in written}
-    if told:
+    if len(told) > FIT:
+        _below(axes, told)
+    elif told:
         axes.legend(told.values(), told.keys(), **options)
 
 
 def legend_below(axes: Axes) -> None:
-    """A legend of all lines under the figure, where it covers none and, however long it is, takes no room from them."""
+    """A legend of all lines under the figure."""
+    _below(axes, {label: handle for handle, label in zip(*axes.get_legend_handles_labels())}, handlelength=3.2)
+
+
+def _below(axes: Axes, told: dict[str, Any], **options) -> None:
+    """Where it covers no line and, however long it is, takes no room from them."""
     figure = axes.get_figure(root=True)
     assert figure is not None
-    handles, labels = axes.get_legend_handles_labels()
-    columns = 3 if max(map(len, labels)) < 20 else 2
-    more = -(-len(labels) // columns) - 2
+    columns = 3 if max(map(len, told)) < 20 else 2
+    more = -(-len(told) // columns) - 2
     figure.set_figheight(figure.get_figheight() + 0.2 * max(0, more))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3.2)
+    figure.legend(told.values(), told.keys(), loc="outside lower center", ncols=columns, **options)
