@@ -11,18 +11,22 @@ import linecache
 import os
 import sys
 import traceback
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
 from importlib import import_module, metadata
 from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from perepisode import reading
 from perepisode.config import Refused, one_of
 
 VARIABLE = "PEREPISODE_USE"
+PYTHONS_OWN = Path(os.__file__).resolve().parent
 HINT = f"; if it is your own, name its module: {VARIABLE}=my_module perepisode ..."
 
 
@@ -46,10 +50,18 @@ def named(what: str, given: str | type, known: Mapping[str, type]) -> str:
         one_of(what, given, known, "; or give your own as file.py:Class or module:Class")
         return given
     where, _, wanted = given.rpartition(":")
-    name = _name(getattr(_imported(where, f"--{what} {given}"), wanted, None), known)
+    asked = f"--{what} {given}"
+    found = getattr(_imported(where, asked), wanted, None)
+    name = _name(found, known)
+    called = getattr(found, "name", None)
+    if name is None and called in known:
+        again = f"another {what} of its name, {called!r}, was declared after it; give each a name of its own"
+        raise Refused(f"{asked}: {again}")
     if name is None:
-        raise Refused(f"--{what} {given}: {where} declares no {what} {wanted!r} (docs/extending.md)")
+        raise Refused(f"{asked}: {where} declares no {what} {wanted!r} (docs/extending.md)")
     where = str(Path(where).resolve()) if where.endswith(".py") else where
+    if "," in where:
+        raise Refused(f"{asked}: {where} has a comma in its path, which cannot be passed on; move it")
     others = [word for word in os.environ.get(VARIABLE, "").split(",") if word and word != where]
     os.environ[VARIABLE] = ",".join([*others, where])  # for the processes that this one starts
     return name
@@ -62,10 +74,16 @@ def _name(cls: Any, known: Mapping[str, type]) -> str | None:
 def _imported(where: str, asked: str) -> ModuleType:
     """A module by its name; a file is the module of its name in its folder, and may import what lies beside it."""
     file = Path(where).resolve() if where.endswith(".py") else None
-    if file and not file.is_file():
-        raise Refused(f"{asked}: there is no file {file}")
     if file and (main := sys.modules.get("__main__")) and _file(main) == file:
         return main  # a script that names itself
+    if file in _READ and (module := sys.modules.get(file.stem)) and _file(module) == file:
+        if file.is_file() and file.read_bytes() != _READ[file]:
+            raise Refused(f"{asked}: {file} has changed since this process imported it; start Python anew")
+        return module
+    if file and not file.is_file():
+        raise Refused(f"{asked}: there is no file {file}")
+    if file and "." in file.stem:
+        raise Refused(f"{asked}: a file with a dot in its name cannot be imported; rename {file.name}")
     folder, module = (str(file.parent), file.stem) if file else (os.getcwd(), where)
     if file or folder not in sys.path:
         sys.path[:] = [folder, *(one for one in sys.path if one != folder)]
@@ -78,6 +96,8 @@ def _imported(where: str, asked: str) -> ModuleType:
     if file and _file(found) != file:
         other = _file(found) or "which is part of Python"
         raise Refused(f"{asked}: {module} is the name of another module, {other}; rename the file")
+    if file:
+        _READ[file] = file.read_bytes()
     return found
 
 
@@ -103,7 +123,16 @@ def _file(module: ModuleType | None) -> Path | None:
 
 # ---- what a class from outside is made of ---------------------------------------------------------------------------
 
-_MADE_OF: dict[type, dict[str, str]] = {}
+
+class Made(NamedTuple):
+    """Of what."""
+
+    contents: dict[str, bytes]  # of files, by name; empty where a source cannot be read
+    more: dict[str, str]  # versions of packages, and how a call made it
+
+
+_MADE_OF: dict[type, Made] = {}
+_READ: dict[Path, bytes] = {}  # files that were imported by their path
 
 
 def note(cls: type) -> None:
@@ -114,10 +143,15 @@ def note(cls: type) -> None:
 def sources(*classes: type) -> dict[str, str]:
     """Digests of the files that these classes and their bases stand in, and versions of the packages that they belong
     to, by name; "" where a source cannot be read.  What is part of this package has none: its version tells."""
+    contents: dict[str, bytes] = {}
+    more: dict[str, str] = {}
     for cls in classes:
         if cls not in _MADE_OF:  # it was not declared, but stands in for one that was
             note(cls)
-    return {name: said for cls in classes for name, said in _MADE_OF[cls].items()}
+        for name, content in _MADE_OF[cls].contents.items():
+            _join(contents, name, content)
+        more |= _MADE_OF[cls].more
+    return {name: reading.digest(content) if content else "" for name, content in contents.items()} | more
 
 
 def check(stated: Mapping[str, str], here: Mapping[str, str]) -> None:
@@ -137,27 +171,71 @@ def hint(stated: Mapping[str, str]) -> str:
     return f"; it is not part of the package, name its file: {VARIABLE}={files} perepisode ..." if files else HINT
 
 
-def _made_of(cls: type) -> dict[str, str]:
+def _made_of(cls: type) -> Made:
     contents: dict[str, bytes] = {}
-    found: dict[str, str] = {}
-    for base in (*cls.__mro__, *getattr(cls, "made_with", ())):
-        package = base.__module__.partition(".")[0]
-        if package == "perepisode" or package in sys.stdlib_module_names:
-            continue
-        name, content = _source(base)
-        if content not in contents.get(name, b""):
-            contents[name] = contents.get(name, b"") + content
-        found |= {name: reading.digest(contents[name]) if content else ""} | _version(package)
-    return found
+    more: dict[str, str] = {}
+    for part in (*cls.__mro__, *getattr(cls, "made_with", ())):
+        package = part.__module__.partition(".")[0]
+        if package != "perepisode" and not _of_python(part.__module__):
+            _join(contents, *_source(part))
+            more |= _version(package)
+    making = getattr(cls, "making", "") or (_described_class(cls) if "<locals>" in cls.__qualname__ else "")
+    if making and contents:
+        more[f"the making of {getattr(cls, 'name', cls.__name__)}"] = reading.digest(making.encode())
+    return Made(contents, more)
 
 
-def _source(cls: type) -> tuple[str, bytes]:
-    """The file that a class stands in, or what was typed where there is none, as in a notebook."""
-    file = _file(sys.modules.get(cls.__module__))
+def _join(contents: dict[str, bytes], name: str, content: bytes) -> None:
+    """Files of one name are one entry."""
+    if content not in contents.setdefault(name, b""):
+        contents[name] += content
+
+
+def _of_python(module: str) -> bool:
+    """Part of Python itself: by where it lies, as a file of one's own may bear the name of such a module."""
+    file = _file(sys.modules.get(module))
+    if file is None:
+        return module in sys.stdlib_module_names
+    return PYTHONS_OWN in file.parents and "site-packages" not in file.parts
+
+
+def _source(part: type | Callable) -> tuple[str, bytes]:
+    """The file that a class or a function stands in, or what was typed where there is none, as in a notebook."""
+    file = _file(sys.modules.get(part.__module__))
     if file and file.is_file():
         return file.name, file.read_bytes()
-    lines = (linecache.getlines(one.__code__.co_filename) for one in vars(cls).values() if isfunction(one))
-    return cls.__module__, "".join(next(filter(None, lines), [])).encode()
+    functions = [part] if isfunction(part) else [one for one in vars(part).values() if isfunction(one)]
+    typed = (one.__code__.co_filename for one in functions if not _ours(one.__code__.co_filename))
+    lines = map(linecache.getlines, typed)
+    return part.__module__, "".join(next(filter(None, lines), [])).encode()
+
+
+def _described_class(cls: type) -> str:
+    """A class that a function makes differs from call to call in what its functions and attributes hold."""
+    return described({name: value for name, value in vars(cls).items() if not name.startswith("__")})
+
+
+def described(value: Any) -> str:
+    """The same text in every process: plain values, arrays and dataclasses as they are, functions by what they hold."""
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{key}: {described(one)}' for key, one in value.items()))}}}"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(described, value))}]"
+    if isinstance(value, partial):
+        return described((value.func, value.args, value.keywords))
+    if isfunction(value):
+        held = [cell.cell_contents for cell in value.__closure__ or () if cell.cell_contents is not value]
+        return f"{value.__qualname__} {described((held, value.__defaults__, value.__kwdefaults__))}"
+    if isinstance(value, type):
+        return value.__qualname__
+    if is_dataclass(value):
+        return f"{type(value).__qualname__} {described({one.name: getattr(value, one.name) for one in fields(value)})}"
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        array = np.asarray(value)
+        return f"{array.dtype}{array.shape} {reading.digest(array.tobytes())}"
+    return type(value).__qualname__
 
 
 @cache

@@ -1,6 +1,6 @@
 """One decorator: a frozen dataclass that JAX can trace, vmap and scan over."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import dataclass_transform
 
 from perepisode.later import jax
@@ -22,7 +22,11 @@ def pytree(cls):
             jax.tree_util.register_dataclass(made)
         initial(self, *args, **kwargs)
 
-    made.__init__ = __init__
+    def __reduce__(self):
+        """A copy is made by `__init__` too, also where another process reads it."""
+        return type(self), tuple(getattr(self, one.name) for one in fields(self))
+
+    made.__init__, made.__reduce__ = __init__, __reduce__
     return made
 
 

@@ -1,7 +1,9 @@
 """An environment of gymnax's shape becomes a world; here a small one, written without gymnax."""
 
 import hashlib
+import linecache
 from pathlib import Path
+from typing import NamedTuple
 
 import guide
 import jax
@@ -12,8 +14,10 @@ import pytest
 from test_wrong_world import TINY
 
 import perepisode
+from perepisode import outside
 from perepisode.cli import Train
 from perepisode.config import Refused
+from perepisode.environments import checking
 from perepisode.environments.base import EndCause
 from perepisode.environments.foreign import adopt
 
@@ -114,7 +118,11 @@ def test_it_goes_all_the_way_and_counts_what_the_detectors_do(home):
 
 def test_a_run_remembers_the_file_and_the_environment(home):
     run = Train(env="ledge.py:World", method=("ser:weight=1",)).runs()[0][0]
-    assert run.source == {"ledge.py": "sha256:" + hashlib.sha256(Path("ledge.py").read_bytes()).hexdigest()[:12]}
+    making = run.source["the making of ledge_v1"]
+    assert run.source == {
+        "ledge.py": "sha256:" + hashlib.sha256(Path("ledge.py").read_bytes()).hexdigest()[:12],
+        "the making of ledge_v1": making,
+    }
     assert run.env == "ledge_v1"
 
 
@@ -150,7 +158,7 @@ def test_a_detector_that_is_wrong_is_one_line(home):
     Path("wrong.py").write_text(WRONG)
     code, _, err = guide.call("train", "--env", "wrong.py:World", *TINY)
     assert (code, err.count("\n")) == (2, 1)
-    assert "wrong: Outcome.violations is float32[1]; it must be a whole number for each dilemma" in err
+    assert "wrong: the detector of half returns float32[]; it must be one whole number or a bool" in err
 
 
 def test_actions_that_are_not_discrete_are_refused():
@@ -161,4 +169,134 @@ def test_actions_that_are_not_discrete_are_refused():
             return "Box(3,)"
 
     with pytest.raises(Refused, match=r"box has the actions Box\(3,\); a world needs a space of discrete ones"):
-        adopt(Box(), violations=lambda *_: 0)
+        adopt(Box(), violations={"none": lambda *_: 0})
+
+
+class Wrapped:
+    """As a wrapper of gymnax: what it does not have itself is that of the environment inside."""
+
+    def __init__(self, env):
+        self._env = env
+
+    def __getattr__(self, name):
+        return getattr(self._env, name)
+
+    def step(self, key, state, action, params):
+        raise AssertionError("it begins the next episode by itself")
+
+
+def test_a_wrapper_is_refused_instead_of_being_passed_over(home):
+    from ledge import Ledge, left
+
+    with pytest.raises(Refused, match="Wrapped wraps an environment, and its own step begins the next episode"):
+        adopt(Wrapped(Ledge()), violations=left)
+
+
+def test_what_it_was_adopted_with_is_a_part_of_what_it_is(home):
+    from ledge import Ledge, Params, left
+
+    def limited(most):
+        def beyond(before, action, after, info):
+            return after.x > most
+
+        return beyond
+
+    def made(env=None, params=None, violations=left, **more):
+        """The sources of such a world."""
+        return outside.sources(adopt(env or Ledge(), params, violations=violations, name="again", **more))
+
+    same = made()
+    assert made() == made(Ledge(), Params(), longest=6) == same
+    class Gains(NamedTuple):
+        gain: float
+        max_steps_in_episode: int = 6
+
+    others = [made(params=Gains(1.0)), made(params=Gains(2.0))]
+    others += [made(params=Params(4)), made(Ledge(6)), made(longest=3), made(violations={"right": left})]
+    others += [made(violations=limited(1)), made(violations=limited(2))]
+    digests = [one["the making of again"] for one in (same, *others)]
+    assert len(set(digests)) == len(digests)
+    assert made(violations=limited(2)) == others[-1]
+
+
+def test_the_files_that_call_and_that_count_are_remembered(home, tmp_path):
+    detector = "def off(before, action, after, info):\n    return action == 1\n"
+    pole = "from ledge import Ledge, adopt\nfrom dets import off\nWorld = adopt(Ledge(), violations=off, name='pole')\n"
+    with guide.folder(tmp_path, ledge=LEDGE, dets=detector, pole=pole):
+        source = Train(env="pole.py:World", method=("ser:weight=1",)).runs()[0][0].source
+    assert set(source) == {"pole.py", "dets.py", "ledge.py", "the making of pole"}
+
+
+def test_the_cell_of_a_detector_is_its_source(home, monkeypatch):
+    """In a notebook, where nothing has a file."""
+    from ledge import Ledge
+
+    def typed(cell):
+        text = f"def off(before, action, after, info):\n    return {cell}\n"
+        monkeypatch.setitem(linecache.cache, "<cell 1>", (len(text), None, text.splitlines(keepends=True), "<cell 1>"))
+        space = {"__name__": "typed", "adopt": adopt, "env": Ledge()}
+        exec(compile(text, "<cell 1>", "exec"), space)
+        exec(compile("World = adopt(env, violations=off, name='pole')", "<cell 2>", "exec"), space)
+        return outside.sources(space["World"]), text
+
+    (first, text), (other, _) = typed("action == 1"), typed("(action == 0) * 50")
+    assert first["typed"] == "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:12] != other["typed"]
+
+
+def test_an_environments_own_truncation_ends_an_episode_by_the_clock(home):
+    from ledge import Ledge, left
+
+    class Timed(Ledge):
+        def step_env(self, key, state, action, params):
+            seen, after, reward, fallen, _, info = Ledge.step_env(self, key, state, action, params)
+            return seen, after, reward, fallen, info
+
+        def is_truncated(self, state, params):
+            return state.time >= 2
+
+    world = adopt(Timed(6), violations=left, name="timed")()
+    state, causes = world.reset(jax.random.key(0)), []
+    for action in (1, 0):
+        state, outcome = world.step(jax.random.key(0), state, jnp.int32(action))
+        causes.append(outcome.end_cause)
+    assert causes == [EndCause.RUNNING, EndCause.TIMEOUT]
+
+
+def four(self, key, state, action, params):
+    return jnp.zeros(2), state, 0.0, False
+
+
+def two_arrays(self, key, params):
+    return {"a": jnp.zeros(2), "b": jnp.zeros(2)}, 0
+
+
+def nothing(*_):
+    return None
+
+
+def pairs(*_):
+    return jnp.zeros(2, int)
+
+
+@pytest.mark.parametrize(
+    ("env", "how", "said"),
+    [
+        ({}, {"violations": [1]}, "violations is a function with a name, or functions by their dilemmas"),
+        ({}, {"violations": {}}, "violations is a function with a name"),
+        ({}, {"violations": lambda *_: 0}, "violations is a function with a name"),
+        ({}, {"violations": nothing, "stepz": 3}, "a world declares no 'stepz'"),
+        ({}, {"violations": nothing, "name": "my world"}, "the name 'my world' is refused"),
+        ({}, {"violations": {"a/b": nothing}}, "the name 'a/b' is refused"),
+        ({}, {"violations": nothing}, "odd: the detector of nothing returns nothing; it must be one whole number"),
+        ({}, {"violations": pairs}, r"odd: the detector of pairs returns int32\[2\]; it must be one whole number"),
+        ({"step_env": four}, {"violations": nothing}, "odd: its step returns 4 values; gymnax's returns six"),
+        ({"reset_env": two_arrays}, {"violations": nothing}, "an agent sees one array, and this environment shows"),
+    ],
+)
+def test_what_cannot_be_adopted_is_said_in_its_own_words(home, env, how, said):
+    from ledge import Ledge
+
+    with pytest.raises(Refused, match=said):
+        checking.check(adopt(type("Odd", (Ledge,), env)(), **{"name": "odd", **how})())
+    with pytest.raises(Refused, match="takes an environment and its parameters, not both as one"):
+        adopt((Ledge(), None), violations=nothing)

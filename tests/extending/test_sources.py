@@ -11,6 +11,7 @@ import pytest
 from test_bare import TINY
 from test_outside import BARE, refused
 
+from perepisode import outside
 from perepisode.cli import Train
 from perepisode.environments import WORLDS
 from perepisode.methods import METHODS
@@ -127,6 +128,7 @@ def test_the_file_of_a_base_counts_too(tmp_path):
         ("odd.py", "class World: ...", "odd.py declares no env 'World' (docs/extending.md)"),
         ("json.py", BARE, "json is the name of another module, "),
         ("other.py", "", "there is no file "),
+        ("my.world.py", BARE, "a file with a dot in its name cannot be imported; rename my.world.py"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(tmp_path, file, text, said):
@@ -134,3 +136,76 @@ def test_a_file_that_cannot_be_used_is_one_line(tmp_path, file, text, said):
         if text:
             Path(file).write_text(text)
         assert said in refused("train", "--env", f"{file}:World")
+
+
+MINE = BARE.replace('"bare"', '"mine"')
+
+
+def test_two_files_of_one_name_are_both_remembered(tmp_path):
+    entropic = guide.code("A method").replace('"entropic"', '"entropic_too"')
+    with guide.folder(tmp_path) as home:
+        for name, text in (("worlds", MINE), ("meths", entropic)):
+            (home / name).mkdir()
+            (home / name / "core.py").write_text(text)
+        both = {"env": "worlds.core:Bare", "method": ("meths.core:Entropic:beta=1",)}
+        source = Train(**both).runs()[0][0].source
+        joined = (MINE + entropic).encode()
+        assert source == {"core.py": "sha256:" + hashlib.sha256(joined).hexdigest()[:12]}
+
+
+def test_a_file_with_the_name_of_one_of_pythons_modules_is_remembered(tmp_path):
+    assert "turtle" not in sys.modules
+    with guide.folder(tmp_path, turtle=MINE) as home:
+        run = Train(env="turtle.py:Bare", method=("ser:weight=1",)).runs()[0][0]
+        assert run.source == {"turtle.py": digest(home / "turtle.py")}
+
+
+FACTORY = """
+import perepisode
+from mine import *
+
+def made(times):
+    @world
+    class Made(Bare):
+        name = "made"
+
+        def step(self, key, state, action):
+            after, outcome = Bare.step(self, key, state, action)
+            return after, Outcome(outcome.task_reward, outcome.violations * times, outcome.violations, {}, outcome.end_cause)
+
+    return Made
+
+One = made(1)
+Seven = made(7)
+"""  # noqa: E501
+
+
+def test_classes_that_one_function_makes_are_told_apart_by_what_they_hold(tmp_path):
+    with guide.folder(tmp_path, mine=MINE, factory=FACTORY):
+        seven = Train(env="factory.py:Seven", method=("ser:weight=1",)).runs()[0][0]
+        again = "another env of its name, 'made', was declared after it; give each a name of its own"
+        assert again in refused("train", "--env", "factory.py:One")
+        import factory
+
+        one = outside.sources(factory.One)
+        assert set(one) == set(seven.source) == {"factory.py", "mine.py", "the making of made"}
+        assert one["the making of made"] != seven.source["the making of made"]
+        assert outside.sources(factory.made(7)) == seven.source
+
+
+def test_a_file_that_changes_while_python_runs_is_refused_and_one_that_is_gone_is_not_needed(tmp_path):
+    with guide.folder(tmp_path, mine=MINE) as home:
+        Train(env="mine.py:Bare", method=("ser:weight=1",)).runs()
+        edit(home / "mine.py", "action == 1", "action == 0")
+        assert "mine.py has changed since this process imported it; start Python anew" in refused(
+            "train", "--env", "mine.py:Bare"
+        )
+        (home / "mine.py").unlink()
+        outside.use()
+
+
+def test_a_path_with_a_comma_is_refused_before_it_is_passed_on(tmp_path):
+    (tmp_path / "a,b").mkdir()
+    with guide.folder(tmp_path / "a,b", mine=MINE):
+        assert "has a comma in its path, which cannot be passed on" in refused("train", "--env", "mine.py:Bare")
+        assert "PEREPISODE_USE" not in os.environ

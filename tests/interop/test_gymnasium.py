@@ -1,9 +1,11 @@
 """The Gymnasium door and the recorder: Gymnasium's own checker, both modes of reset, seeds, exact counts."""
 
+import pickle
 import subprocess
 import sys
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -257,7 +259,11 @@ def test_a_recorder_replaces_the_table_of_its_own_agent_alone(tmp_path):
 
     play(0, arm="a")
     play(0, arm="a")
-    for other, said in (({"seed": 1, "arm": "a"}, "seed 0, not 1"), ({"seed": 0, "arm": "b"}, "arm a, not b")):
+    for other, said in (
+        ({"seed": 1, "arm": "a"}, "seed 0, not 1"),
+        ({"seed": 0, "arm": "b"}, "arm a, not b"),
+        ({"seed": 0}, "arm a, not none"),
+    ):
         with pytest.raises(ValueError, match=f"{said}; give every agent its own file"):
             play(**other)
     assert len(episodes.read(path)) == 1
@@ -265,3 +271,107 @@ def test_a_recorder_replaces_the_table_of_its_own_agent_alone(tmp_path):
     with pytest.raises(ValueError, match=r"episodes\.parquet"):
         play(0, arm="a")
     assert path.read_text() == "notes"
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [(2, "action 2: there are 0 to 1"), (-1, "action -1: there are 0 to 1"), (0.9, "float64"), ([0, 1], r"int64\[2\]")],
+)
+def test_an_action_that_the_world_does_not_have_is_refused(action, said):
+    env, envs = Env("temptation"), VectorEnv("temptation", 3)
+    env.reset(seed=0)
+    envs.reset(seed=0)
+    with pytest.raises(ValueError, match=said):
+        env.step(action)
+    with pytest.raises(ValueError, match=said):
+        envs.step([0, action, 0] if np.ndim(action) == 0 else action)
+
+
+def test_seeds_of_numpy_are_seeds_and_are_kept():
+    for envs in (Env("temptation"), VectorEnv("temptation", 2)):
+        by_numpy, _ = envs.reset(seed=np.int64(7))
+        np.testing.assert_array_equal(by_numpy, envs.reset(seed=7)[0])
+        assert envs.np_random_seed == 7
+    for steps in (0, -1):
+        with pytest.raises(ValueError, match=f"max_episode_steps={steps}: an episode has at least one step"):
+            VectorEnv("temptation", 2, max_episode_steps=steps)
+
+
+def test_an_environment_goes_on_in_another_process(tmp_path):
+    env = Env("temptation")
+    env.reset(seed=0)
+    (tmp_path / "env").write_bytes(pickle.dumps(env))
+    program = f"import pickle; print(pickle.load(open({str(tmp_path / 'env')!r}, 'rb')).step(0)[1])"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert float(ended.stdout) == env.step(0)[1]
+
+
+class Costly(gymnasium.Env):
+    """Five steps, each of which has this cost."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, cost):
+        self.cost, self.time = cost, 0
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.zeros(1, np.float32), 1.0, False, self.time == 5, {"cost": self.cost, "violations_x": self.cost}
+
+
+@pytest.mark.parametrize(
+    ("cost", "total"),
+    [(np.uint8(100), 500), (np.float32(2**24 + 1), 5 * 2**24), (jnp.int32(2), 10), (np.array([3]), 15), (True, 5)],
+)
+def test_costs_of_every_kind_add_up_without_running_over(cost, total, tmp_path):
+    env = record(Costly(cost), tmp_path / "x.parquet", method="random", seed=0)
+    env.reset()
+    for _ in range(5):
+        env.step(0)
+    env.close()
+    table = episodes.read(tmp_path / "x.parquet")
+    assert table["violations"].tolist() == table["violations_x"].tolist() == [total]
+
+
+@pytest.mark.parametrize(("cost", "said"), [(np.nan, "nan"), (-1, "is -1"), (np.inf, "inf"), ("much", "no number")])
+def test_a_cost_that_is_none_is_refused_at_its_step(cost, said, tmp_path):
+    env = record(Costly(cost), tmp_path / "x.parquet", method="random", seed=0)
+    env.reset()
+    with pytest.raises(ValueError, match=said):
+        env.step(0)
+
+
+def test_a_recorder_says_what_it_does_not_write(tmp_path):
+    env = record(Costly(1), tmp_path / "x.parquet", method="random", seed=0)
+    env.reset()
+    env.step(0)
+    with pytest.warns(UserWarning, match=r"x\.parquet is not written: no episode has ended"):
+        env.close()
+    env.reset()
+    for _ in range(5):
+        env.step(0)
+    with pytest.raises(ValueError, match="begin the next one with reset"):
+        env.step(0)
+
+
+@pytest.mark.parametrize("kind", [list, jnp.asarray])
+def test_a_vectors_costs_may_be_any_row_of_numbers(kind, tmp_path):
+    class Listed(gymnasium.vector.VectorWrapper):
+        def step(self, actions):
+            *values, info = self.env.step(actions)
+            return *values, {name: value if name.startswith("_") else kind(value) for name, value in info.items()}
+
+    tables = []
+    for wrap in (Listed, lambda envs: envs):
+        envs = record(wrap(VectorEnv(Cliff(), PLACES)), tmp_path / f"{len(tables)}.parquet", method="random", seed=0)
+        envs.reset(seed=SEED)
+        for action in ACTIONS:
+            envs.step(action)
+        tables.append(envs.table().astype(float, errors="ignore"))
+    pd.testing.assert_frame_equal(*tables)

@@ -1,6 +1,7 @@
 """The gymnax door: exact counts, episodes that can be lived again, and no world made that is not needed."""
 
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -8,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from perepisode.config import Refused
 from perepisode.environments import make
-from perepisode.environments.base import EndCause
+from perepisode.environments.base import EndCause, Outcome
 from tests.interop.again import Cliff, Counted, lived_again
 
 pytest.importorskip("gymnax")
@@ -245,3 +247,103 @@ def test_a_price_and_its_reward_go_together():
         gymnax.make("temptation", reward="penalised")
     with pytest.raises(ValueError, match="a price belongs to reward='penalised'"):
         gymnax.make("temptation", price=2.0)
+
+
+@pytest.mark.parametrize("kind", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_a_places_episodes_follow_from_its_own_key_of_whatever_kind(kind):
+    env, params = gymnax.make(Cliff())
+    keys = jax.random.split(jax.random.key(0, impl=kind), 4)
+    others = jnp.concatenate([keys[:1], jax.random.split(jax.random.key(99, impl=kind), 3)])
+
+    def words(keys):
+        return jax.vmap(env.reset, in_axes=(0, None))(keys, params)[1].key
+
+    assert (words(keys) == words(others)).all(axis=1).tolist() == [True, False, False, False]
+    np.testing.assert_array_equal(words(keys), [env.reset(key, params)[1].key for key in keys])
+    assert len({tuple(row) for row in words(keys).tolist()}) == 4
+    raw = np.tile(jax.random.key_data(keys[0]), (4, 1))
+    raw[:, -1] += np.arange(4, dtype=np.uint32)
+    by_last_word = words(jax.random.wrap_key_data(jnp.asarray(raw), impl=kind))
+    assert len({tuple(row) for row in by_last_word.tolist()}) == 4
+
+
+@pytest.mark.parametrize(("width", "ways"), [(3, {EndCause.DEATH, EndCause.WON}), (100, {EndCause.TIMEOUT})])
+def test_step_env_says_how_an_episode_ended(width, ways):
+    """As gymnax's own `step` asks: `step_env`, then `is_truncated`."""
+    own, keys = Cliff(width=width), jax.random.split(jax.random.key(3), PLACES)
+    actions = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))
+    env, params = gymnax.make(own)
+    params = params.replace(max_steps_in_episode=1000)  # which says nothing of the world's own clock
+    step, causes = jax.jit(env.step_env), set()
+    for place in range(PLACES):
+        _, state = env.reset_env(keys[place], params)
+        for action in actions[:, place]:
+            assert not env.is_terminated(state)
+            _, state, _, terminated, _ = step(keys[0], state, action, params)
+            truncated = bool(env.is_truncated(state, params))
+            assert terminated == env.is_terminated(state) == (env.discount(state, params) == 0)
+            if terminated or truncated:
+                break
+        _, outcomes = lived_again(own, keys[place], 0, actions[: int(state.time), place])
+        assert truncated == (outcomes[-1].end_cause == EndCause.TIMEOUT)
+        causes.add(int(outcomes[-1].end_cause))
+        _, state = env.reset(keys[place], params)  # again, by the step that begins the next episode itself
+        for action in actions[:, place]:
+            *_, state, _, terminated, truncated, _ = env.step(keys[0], state, action, params)
+            assert not env.is_terminated(state)
+            assert not env.is_truncated(state, params)
+            if terminated or truncated:
+                break
+        assert state.serial == 1
+    assert causes == ways
+
+
+class Said(Cliff):
+    """A world that says plain numbers, and never ends by itself."""
+
+    name, dilemmas = "said", ("bruises",)
+
+    def step(self, key, state, action):
+        counts = jnp.array([action == 1]).astype(jnp.uint8) * 200
+        return state, Outcome(1.0, counts, counts, {}, EndCause.RUNNING)
+
+
+def test_plain_numbers_are_numbers_and_large_counts_do_not_run_over():
+    env, params = gymnax.make(Said())
+    keys = jax.random.split(jax.random.key(0), 2)
+    _, state = jax.vmap(env.reset)(keys)
+    for _ in range(3):
+        values = jax.vmap(env.step, in_axes=(0, 0, 0, None))(keys, state, np.array([0, 1]), params)
+        state = values[1]
+    assert values[-1]["episode_cost"].tolist() == [0, 600]
+    _, alone = env.reset(keys[0], params)
+    *_, info = env.step_env(keys[0], alone, 1, params)  # an action that is no array, outside of jit
+    assert info["cost"] == 200
+
+
+@dataclass(frozen=True)
+class Few(Said):
+    """Two dilemmas, and counts of one."""
+
+    name, dilemmas = "few", ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("world", "said"),
+    [(Few(), "few: Outcome.violations is uint8.1.; it must be a whole number for each"), ("no.py:Way", "no file")],
+)
+def test_a_door_looks_at_a_world_as_training_does(world, said):
+    with pytest.raises(Refused, match=said):
+        gymnax.make(world)
+
+
+def test_a_class_is_as_good_as_its_name():
+    assert gymnax.make(type(make("temptation")), horizon=3) == gymnax.make("temptation", horizon=3)
+
+
+@pytest.mark.parametrize(("action", "said"), [(jnp.zeros(2, int), r"int32\[2\]"), (0.9, r"float32\[\]")])
+def test_an_action_is_one_whole_number(action, said):
+    env, params = gymnax.make("temptation")
+    _, state = env.reset(jax.random.key(0), params)
+    with pytest.raises(Refused, match=f"an action of one place is {said}; it must be one whole number"):
+        env.step(jax.random.key(0), state, action, params)

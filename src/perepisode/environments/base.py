@@ -15,6 +15,7 @@ Its fields are its options.  The rest has a plain fallback (docs/extending.md).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -102,7 +103,8 @@ class World:
     actions: ClassVar[int]
     version: ClassVar[int] = 1  # raised when what it counts changes: a part of a run's id from 2 on
     harms: ClassVar[Mapping[str, str]] = {}  # what a violation of a dilemma is, where a word or two say it
-    made_with: ClassVar[tuple[type, ...]] = ()  # classes from elsewhere that it plays by: a run remembers them too
+    made_with: ClassVar[tuple[Any, ...]] = ()  # classes and functions that it plays by: a run remembers them too
+    making: ClassVar[str] = ""  # what a call that made it was given, as text: a run remembers that too
     paper: ClassVar[bool] = False  # whether the numbers that the paper prints are of this world
 
     # unless somebody says otherwise
@@ -202,3 +204,6 @@ def _well_said(cls: type[World]) -> None:
         raise Refused(f"{cls.__name__} has actions = {actions!r}; it must be a whole number from 1 to {MOST_ACTIONS}")
     if not isinstance(dilemmas, tuple) or not dilemmas or len(set(dilemmas)) < len(dilemmas):
         raise Refused(f"{cls.__name__} has dilemmas = {dilemmas!r}; it must be a tuple of names, such as ('harm',)")
+    for name in (getattr(cls, "name", "x"), *dilemmas):  # they are parts of files' and environments' names
+        if not isinstance(name, str) or (name and not re.fullmatch(r"\w[\w.-]*", name)):
+            raise Refused(f"{cls.__name__}: the name {name!r} is refused; use letters, digits, '_', '-' and '.'")

@@ -13,9 +13,12 @@ Nothing of gymnax is imported: what counts is that the object has these function
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from inspect import isfunction
 from typing import Any, ClassVar
 
+from perepisode import outside
 from perepisode.config import Refused
 from perepisode.environments.base import NEVER, EndCause, Outcome, World, world
 from perepisode.later import jax, jnp
@@ -43,28 +46,33 @@ class Adopted(World):
 
     def reset(self, key):
         seen, inner = self._function("reset")(key, self.params)
-        fresh = Foreign(inner, jnp.ravel(seen), jnp.int32(0))
+        fresh = Foreign(inner, self._flat(seen), jnp.int32(0))
         # many a reset says 0 where a step says 0.0: the state is from the start what it will be
         later = jax.eval_shape(self._stepped, key, fresh, jnp.int32(0))[0]
         return jax.tree.map(lambda x, like: jnp.asarray(x, like.dtype), fresh, later)
 
     def step(self, key, state, action):
         after, reward, cause, info = self._stepped(key, state, action)
-        counts = [jnp.asarray(count(state.inner, action, after.inner, info)) for count in self.detectors]
-        violations = jnp.stack([one.astype(jnp.int32) if one.dtype == bool else one for one in counts])
+        counts = [count(state.inner, action, after.inner, info) for count in self.detectors]
+        violations = jnp.stack([self._whole(dilemma, count) for dilemma, count in zip(self.dilemmas, counts)])
         return after, Outcome(jnp.asarray(reward, jnp.float32), violations, violations, {}, cause)
 
     def observe(self, state):
         return state.seen
 
     def _stepped(self, key, state: Foreign, action):
-        seen, inner, reward, *ends, info = self._function("step")(key, state.inner, action, self.params)
-        after = Foreign(inner, jnp.ravel(seen), state.time + 1)
+        values = self._function("step")(key, state.inner, action, self.params)
+        if len(values) not in (5, 6):
+            raise Refused(f"{self.name}: its step returns {len(values)} values; gymnax's returns six, or five")
+        seen, inner, reward, *ends, info = values
+        ends = [jnp.asarray(end).astype(bool) for end in ends]
+        after = Foreign(inner, self._flat(seen), state.time + 1)
         late = after.time >= self.longest
         if len(ends) == 2:
             died, late = ends[0], ends[1] | late
-        elif hasattr(self.env, "is_truncated"):  # gymnax from 1.0 on: a step of five values leaves the clock to others
+        elif hasattr(self.env, "is_truncated"):  # gymnax from 1.0 on: a step of five values leaves the clock to it
             (died,) = ends
+            late |= jnp.asarray(self.env.is_truncated(inner, self.params)).astype(bool)
         else:  # before, what ended says nothing of why: at the last stroke of the clock it was the clock
             died = ends[0] & ~late
         cause = jnp.where(died, EndCause.DEATH, jnp.where(late, EndCause.TIMEOUT, EndCause.RUNNING))
@@ -73,6 +81,21 @@ class Adopted(World):
     def _function(self, name: str) -> Callable:
         """`step_env` and `reset_env` where they exist: the plain `step` of gymnax begins the next episode by itself."""
         return getattr(self.env, f"{name}_env", None) or getattr(self.env, name)
+
+    def _flat(self, seen: Any) -> jax.Array:
+        if len(jax.tree.leaves(seen)) != 1:
+            raise Refused(f"{self.name}: an agent sees one array, and this environment shows {type(seen).__name__}")
+        return jnp.ravel(seen)
+
+    def _whole(self, dilemma: str, count: Any) -> jax.Array:
+        """A detector's count of one step."""
+        found = None if count is None else jnp.asarray(count)
+        if found is None or found.shape or not (found.dtype == bool or jnp.issubdtype(found.dtype, jnp.integer)):
+            said = "nothing" if found is None else f"{found.dtype}[{','.join(map(str, found.shape))}]"
+            raise Refused(
+                f"{self.name}: the detector of {dilemma} returns {said}; it must be one whole number or a bool"
+            )
+        return found.astype(jnp.int32)
 
 
 def adopt(
@@ -90,13 +113,19 @@ def adopt(
     are several dilemmas.  `longest` is the clock's limit where `params.max_steps_in_episode` does not say it.  All else
     that a world may declare can be given too, such as `learner`, `steps` and `protocol`.
     """
+    if isinstance(env, tuple):
+        raise Refused("adopt() takes an environment and its parameters, not both as one: adopt(*gymnax.make(...), ...)")
+    _refuse_wrapper(env)
     params = env.default_params if params is None else params
-    detectors = violations if isinstance(violations, Mapping) else {violations.__name__: violations}
+    detectors = _named(violations)
     name = name or re.sub(r"\W+", "_", str(getattr(env, "name", type(env).__name__))).lower()
     if not hasattr(space := env.action_space(params), "n"):
         raise Refused(f"{name} has the actions {space}; a world needs a space of discrete ones")
+    if unknown := sorted(set(declared) - set(dir(World))):
+        raise Refused(f"{name}: a world declares no {unknown[0]!r} (docs/extending.md)")
+    longest = longest or getattr(params, "max_steps_in_episode", None) or NEVER
     own = {
-        "__module__": next(iter(detectors.values())).__module__,  # whose file a run remembers
+        "__module__": sys._getframe(1).f_globals["__name__"],  # whose file a run remembers, with those of `made_with`
         "__doc__": f"{name}, adopted.",
         "name": name,
         "actions": int(space.n),
@@ -104,7 +133,32 @@ def adopt(
         "detectors": tuple(detectors.values()),
         "env": env,
         "params": params,
-        "longest": longest or getattr(params, "max_steps_in_episode", None) or NEVER,
-        "made_with": (type(env),),
+        "longest": longest,
+        "made_with": (type(env), *filter(isfunction, detectors.values())),
+        "making": outside.described((dict(_held(env)), params, longest, dict(detectors))),
     }
     return world(type(name.title().replace("_", ""), (Adopted,), {**own, **declared}))
+
+
+def _refuse_wrapper(env: Any) -> None:
+    """A wrapper of gymnax passes `step_env` on to what it wraps, and would itself be passed over."""
+    if hasattr(env, "step_env") and not hasattr(type(env), "step_env"):
+        raise Refused(
+            f"{type(env).__name__} wraps an environment, and its own step begins the next episode by itself; adopt the "
+            "environment inside, or write a subclass of it whose step_env does what the wrapper does"
+        )
+
+
+def _named(violations: Any) -> dict[str, Detector]:
+    """Detectors by their dilemmas."""
+    if isinstance(violations, Mapping) and violations and all(map(callable, violations.values())):
+        return dict(violations)
+    name = getattr(violations, "__name__", "")
+    if not callable(violations) or not name.isidentifier():
+        raise Refused("violations is a function with a name, or functions by their dilemmas: {'harm': function}")
+    return {name: violations}
+
+
+def _held(env: Any) -> Iterator[tuple[str, Any]]:
+    """What an environment was made with."""
+    return ((name, value) for name, value in getattr(env, "__dict__", {}).items() if not callable(value))

@@ -17,9 +17,9 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
-from perepisode import environments
+from perepisode import environments, outside
 from perepisode.config import Refused, one_of
-from perepisode.environments import fresh
+from perepisode.environments import checking, fresh
 from perepisode.environments.base import EndCause, Key, Outcome, State, World
 from perepisode.later import jax, jnp
 from perepisode.pytree import pytree
@@ -40,6 +40,7 @@ class Playing:
     serial: jax.Array  # int32, number of this episode; 0 for the first
     time: jax.Array  # int32, steps taken in it
     cost: jax.Array  # float32, violations in it
+    cause: jax.Array  # int32, EndCause: RUNNING until the world itself ends it
 
 
 @pytree
@@ -83,14 +84,13 @@ class Endless:
             raise Refused(f"price={self.price!r}: use a number from 0 on")
 
     @classmethod
-    def of(cls, world: str | World, dilemma: str | None, reward: str, price: float | None, options: dict) -> Endless:
-        """By the world's name and its options; the first of its dilemmas unless one is named."""
-        if isinstance(world, str):
-            one_of("world", world, environments.WORLDS)
-            world = environments.make(world, **options)
+    def of(cls, world: Any, dilemma: str | None, reward: str, price: float | None, options: dict) -> Endless:
+        """By the world's name, file.py:Class or class, and its options; its first dilemma unless one is named."""
+        if isinstance(world, str | type):
+            world = environments.make(outside.named("env", world, environments.WORLDS), **options)
         elif options:
             raise Refused(f"{world.name} is made already: give its options to it ({', '.join(options)})")
-        return cls(world, dilemma or world.dilemmas[0], reward, price)
+        return cls(checking.check(world), dilemma or world.dilemmas[0], reward, price)
 
     @property
     def features(self) -> int:
@@ -100,7 +100,8 @@ class Endless:
         """The first episode of that key."""
         words = _words(key)
         world = _made(self.world, words, jnp.int32(0))
-        state = Playing(world, world, jnp.zeros((), bool), words, jnp.int32(0), jnp.int32(0), jnp.float32(0))
+        nought, running = jnp.int32(0), jnp.int32(EndCause.RUNNING)
+        state = Playing(world, world, jnp.zeros((), bool), words, nought, nought, jnp.float32(0), running)
         return self.see(world), state
 
     def step(self, state: Playing, action: jax.Array, longest: jax.Array | int) -> tuple[Playing, Happened]:
@@ -118,8 +119,10 @@ class Endless:
         """One step, and no next episode."""
         episode = fresh.episode_key(_key(state.key), state.serial)
         key = fresh.world_key(episode, state.time)
-        world, outcome = self.world.step(key, state.world, action)
-        after = replace(state, world=world, time=state.time + 1, cost=state.cost + self.cost(outcome))
+        world, outcome = self.world.step(key, state.world, _one_of_them(action))
+        outcome = jax.tree.map(jnp.asarray, outcome)  # where a world says 0 or EndCause.RUNNING
+        cost = state.cost + self.cost(outcome)
+        after = replace(state, world=world, time=state.time + 1, cost=cost, cause=outcome.end_cause.astype(jnp.int32))
         late = (after.time >= longest) & ~outcome.ended
         timeout = outcome.end_cause == EndCause.TIMEOUT
         seen, terminated = self.see(world), outcome.ended & ~timeout
@@ -154,8 +157,19 @@ def _words(key: Key) -> jax.Array:
     """uint32[2]: a key as plain numbers, which every library can copy; old keys and new ones, of any kind."""
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         key = jax.random.wrap_key_data(key)
-    words = jax.random.key_data(key)
-    return words if words.shape == (2,) else jax.random.bits(key, (2,), jnp.uint32)
+    first, more = jnp.split(jax.random.key_data(key), [2])
+    for word in more:  # of a longer key; bits drawn from it would depend on the batch
+        first = jax.random.key_data(jax.random.fold_in(_key(first), word))
+    return first
+
+
+def _one_of_them(action: Any) -> jax.Array:
+    """An action of one place."""
+    action = jnp.asarray(action)
+    if action.shape or not jnp.issubdtype(action.dtype, jnp.integer):
+        said = f"{action.dtype}[{','.join(map(str, action.shape))}]"
+        raise Refused(f"an action of one place is {said}; it must be one whole number")
+    return action.astype(jnp.int32)
 
 
 def _key(words: jax.Array) -> Key:
@@ -225,6 +239,7 @@ def _served(world: World, state: Playing, observation: jax.Array, waiting: jax.A
         serial=state.serial + served,
         time=jnp.where(served, 0, state.time),
         cost=jnp.where(served, 0, state.cost),
+        cause=jnp.where(served, EndCause.RUNNING, state.cause),
     )
     return begun, _put(observation, places, seen), waiting & ~served
 

@@ -43,7 +43,7 @@ class Env(gymnasium.Env):
 
     def __init__(
         self,
-        world: str | World,
+        world: str | World | type[World],
         dilemma: str | None = None,
         reward: str = "task",
         price: float | None = None,
@@ -57,14 +57,15 @@ class Env(gymnasium.Env):
         self._state: Playing | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        super().reset(seed=seed)
+        super().reset(seed=None if seed is None else int(seed))
         observation, self._state = _program(self.endless).reset(_words(self.np_random))
         return np.array(observation), {}
 
     def step(self, action: Any):
         if self._state is None:
             raise Refused("step() before reset(): an episode begins with reset()")
-        self._state, happened, info = _program(self.endless).step_only(self._state, np.int32(action))
+        action = _actions(action, (), self.action_space)
+        self._state, happened, info = _program(self.endless).step_only(self._state, action)
         reward = np.array(happened.reward) if self.endless.reward == "vector" else float(happened.reward)
         info = {name: value.item() for name, value in jax.device_get(info).items()}
         return np.array(happened.observation), reward, bool(happened.terminated), bool(happened.truncated), info
@@ -78,7 +79,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def __init__(
         self,
-        world: str | World,
+        world: str | World | type[World],
         num_envs: int = 1,
         dilemma: str | None = None,
         reward: str = "task",
@@ -100,6 +101,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.observation_space = batch(self.single_observation_space, num_envs)
         self.action_space = batch(self.single_action_space, num_envs)
         self._same_step = mode is AutoresetMode.SAME_STEP
+        if max_episode_steps is not None and max_episode_steps < 1:
+            raise Refused(f"max_episode_steps={max_episode_steps}: an episode has at least one step")
         self._longest = np.int32(max_episode_steps or NEVER)
         self._generators: list[np.random.Generator] = [np.random.default_rng() for _ in range(num_envs)]
         self._state: Playing | None = None
@@ -115,7 +118,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             raise Refused(f"{len(seeds)} seeds for {self.num_envs} places; give one number, or one a place")
         for place, own in enumerate(seeds):
             if own is not None:
-                self._generators[place], _ = gymnasium.utils.seeding.np_random(own)
+                self._generators[place], _ = gymnasium.utils.seeding.np_random(int(own))
+        if isinstance(seed, int | np.integer):
+            self._np_random, self._np_random_seed = gymnasium.utils.seeding.np_random(int(seed))
         words = np.stack([_words(generator) for generator in self._generators])
         observation, self._state = _program(self.endless).reset_all(words)
         self._ended = np.zeros(self.num_envs, bool)
@@ -125,7 +130,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if self._state is None:
             raise Refused("step() before reset(): episodes begin with reset()")
         program = _program(self.endless)
-        actions = np.asarray(actions, np.int32)
+        actions = _actions(actions, (self.num_envs,), self.single_action_space)
         if self._same_step:
             self._state, happened, info = program.step_same(self._state, actions, self._longest)
             played = np.ones(self.num_envs, bool)
@@ -183,6 +188,17 @@ def _spaces(endless: Endless) -> tuple[Any, Any, Any]:
         gymnasium.spaces.Discrete(endless.world.actions),
         box(-np.inf, np.inf, rewards, np.float32),
     )
+
+
+def _actions(given: Any, shape: tuple[int, ...], space: Any) -> np.ndarray:
+    """Whole numbers of the action space, one a place; a world would play others in some way of its own."""
+    actions = np.asarray(given)
+    if actions.shape != shape or actions.dtype.kind not in "iu":
+        wanted = f"{shape[0]} whole numbers, one a place" if shape else "one whole number"
+        raise Refused(f"action is {actions.dtype}{list(actions.shape)}; it must be {wanted}")
+    if ((actions < 0) | (actions >= space.n)).any():
+        raise Refused(f"action {actions.min() if actions.min() < 0 else actions.max()}: there are 0 to {space.n - 1}")
+    return actions.astype(np.int32)
 
 
 def _words(generator: np.random.Generator) -> np.ndarray:

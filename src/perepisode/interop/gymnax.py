@@ -16,7 +16,7 @@ from typing import Any
 
 from perepisode.config import Refused
 from perepisode.environments import base
-from perepisode.environments.base import Key
+from perepisode.environments.base import EndCause, Key
 from perepisode.environments.foreign import adopt
 from perepisode.interop import library
 from perepisode.interop.endless import Endless, Playing
@@ -29,7 +29,7 @@ World = adopt  # the other way: World(env, params, violations=function) is a wor
 
 
 def make(
-    world: str | base.World,
+    world: str | base.World | type[base.World],
     dilemma: str | None = None,
     *,
     reward: str = "task",
@@ -91,6 +91,14 @@ class Environment(_environment.Environment):
         """A step that begins no next episode: observation, state, reward, terminated, info."""
         state, happened = self.endless.step_only(state, action, params.max_steps_in_episode)
         return happened.observation, state, happened.reward, happened.terminated, self.endless.info(happened)
+
+    def is_terminated(self, state: Playing, params: Any = None) -> jax.Array:
+        return (state.cause != EndCause.RUNNING) & (state.cause != EndCause.TIMEOUT)
+
+    def is_truncated(self, state: Playing, params: Any) -> jax.Array:
+        return (state.cause == EndCause.TIMEOUT) | (
+            (state.time >= params.max_steps_in_episode) & (state.cause == EndCause.RUNNING)
+        )
 
     def get_obs(self, state: Playing, params: Any = None, key: Key | None = None) -> jax.Array:
         return self.endless.see(state.world)

@@ -9,6 +9,7 @@ One file an agent and seed; `perepisode report *.parquet` joins them.
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from perepisode.evaluation import episodes
 from perepisode.interop import library
 
 gymnasium = library("gymnasium", "recorder", "gymnasium")
-NEXT_STEP = gymnasium.vector.AutoresetMode.NEXT_STEP
+NEXT_STEP, SAME_STEP = gymnasium.vector.AutoresetMode.NEXT_STEP, gymnasium.vector.AutoresetMode.SAME_STEP
 
 
 def record(
@@ -52,18 +53,21 @@ class _Ledger:
         self.path, self.columns, self.first = path, columns, first
         self.sums: list[dict[str, float]] = [{} for _ in range(places)]
         self.ended = [0] * places
+        self.over = [False] * places  # until the next episode begins
         self.rows: list[dict[str, Any]] = []
 
     def begin(self, place: int) -> None:
-        self.sums[place] = {}
+        self.sums[place], self.over[place] = {}, False
 
     def add(self, place: int, reward: Any, info: dict[str, Any], ended: bool) -> None:
         if "cost" not in info:
             found = ", ".join(map(str, info)) or "nothing"
             raise Refused(f"info has no 'cost', only {found}; a recorder adds costs up")
-        counts = {name: value for name, value in info.items() if str(name).startswith("violations_")}
-        paid = info.get("task_reward", reward)
-        step = {"return": _number(paid), "violations": info["cost"], "length": 1, **counts}
+        if self.over[place]:
+            raise Refused("step() after an episode's end: begin the next one with reset()")
+        paid = {"return": _number("reward", info.get("task_reward", reward)), "violations": _cost(info), "length": 1}
+        counts = {name: _number(name, info[name]) for name in info if str(name).startswith("violations_")}
+        step = {**paid, **counts}
         sums = self.sums[place]
         for name, value in step.items():
             sums[name] = sums.get(name, 0) + value
@@ -72,7 +76,7 @@ class _Ledger:
             if self.first is None or self.ended[place] < self.first:
                 self.rows.append({**self.columns, **where, **sums})
             self.ended[place] += 1
-            self.begin(place)
+            self.sums[place], self.over[place] = {}, True
 
     @property
     def complete(self) -> bool:
@@ -88,6 +92,8 @@ class _Ledger:
             raise Refused(f"{self.path} is not written: a place has {few}; play on until `complete`")
         if self.rows:
             episodes.write(self.table(), self.path)
+        else:
+            warnings.warn(f"{self.path} is not written: no episode has ended", stacklevel=3)
 
 
 class _Recorder(gymnasium.Wrapper):
@@ -136,8 +142,11 @@ class _VectorRecorder(gymnasium.vector.VectorWrapper):
         ended = np.logical_or(terminated, truncated)
         for place in range(self.num_envs):
             if self._mode is NEXT_STEP and self._over[place]:
+                self._ledger.begin(place)
                 continue  # this step only began the next episode
             self._ledger.add(place, reward[place], of_place(info, place), bool(ended[place]))
+            if ended[place] and self._mode is SAME_STEP:
+                self._ledger.begin(place)
         self._over = ended
         return observation, reward, terminated, truncated, info
 
@@ -155,18 +164,21 @@ class _VectorRecorder(gymnasium.vector.VectorWrapper):
 
 def _check_same_agent(path: Path, columns: dict[str, Any]) -> None:
     """Before hours are played: seeds recorded one after the other under one name would replace each other."""
-    held = episodes.read(path, without=episodes.REPLAY_COLUMNS)
-    for name, value in columns.items():
-        others = [other for other in held.get(name, [value]) if other != value]
+    held = episodes.as_written(path, without=episodes.REPLAY_COLUMNS)
+    mine = episodes.complete(pd.DataFrame([columns])).iloc[0]
+    for name in dict.fromkeys([*columns, "method", "arm", "dilemma", "environment", "detector", "gamma"]):
+        own = str(mine.get(name, ""))
+        others = sorted(set(held[name].astype(str) if name in held else [""]) - {own})
         if others:
-            raise Refused(f"{path} holds episodes with {name} {others[0]}, not {value}; give every agent its own file")
+            said = f"{name} {others[0] or 'of no name'}, not {own or 'none'}"
+            raise Refused(f"{path} holds episodes with {said}; give every agent its own file")
 
 
 def of_place(info: dict[str, Any], place: int) -> dict[str, Any]:
     """What a vector's info says of one place; of an episode's last step it stands apart if the next began within it."""
     if "final_info" in info and info["_final_info"][place]:
         info = info["final_info"]
-    told = [name for name in info if not name.startswith("_") and isinstance(info[name], np.ndarray)]
+    told = [name for name in info if not name.startswith("_") and np.ndim(info[name]) > 0]
     return {name: info[name][place] for name in told if f"_{name}" not in info or info[f"_{name}"][place]}
 
 
@@ -176,6 +188,17 @@ def _known(env: Any) -> dict[str, str]:
     return {"environment": endless.world.name, "dilemma": endless.dilemma} if endless else {}
 
 
-def _number(reward: Any) -> float:
-    """A reward; of a vector, its first component, which is the task's own."""
-    return float(np.ravel(reward)[0])
+def _cost(info: dict[str, Any]) -> float:
+    cost = _number("cost", info["cost"])
+    if not 0 <= cost < float("inf"):
+        raise Refused(f"info['cost'] is {cost}; a cost is a number from zero on")
+    return cost
+
+
+def _number(name: str, value: Any) -> float:
+    """As Python has it, which no sum is too large for; of a vector its first component, which is the task's own."""
+    first = np.ravel(value)[:1]
+    if first.dtype.kind not in "biuf" or not first.size:
+        raise Refused(f"{name} is {value!r}, which is no number")
+    number = first.item()
+    return int(number) if isinstance(number, bool) else number
