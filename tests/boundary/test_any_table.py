@@ -49,6 +49,19 @@ def test_four_columns_of_anything_are_read_or_refused(home, rows):
         assert np.isfinite(numbers.to_numpy(float)).all()
 
 
+@pytest.mark.parametrize(
+    ("method", "shown"), [("nan", "nan"), ("None", "None"), ("NA", "NA"), ("null", "null"), ("", "unnamed")]
+)
+def test_an_agent_may_be_called_anything(home, method, shown):
+    text = f"algo,seed,return,cost\n{method},0,NaN,1\n{method},0,2,1\n"
+    (home / "table.csv").write_text(text.replace("NaN", "1"))
+    assert episodes.read(home / "table.csv")["method"].tolist() == [shown] * 2
+    assert report(home, (home / "table.csv").read_bytes())
+    (home / "table.csv").write_text(text)
+    with pytest.raises(ValueError, match="return=nan in row 0"):
+        episodes.read(home / "table.csv")
+
+
 @settings(max_examples=3)
 @given(
     st.lists(

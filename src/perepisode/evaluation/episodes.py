@@ -54,6 +54,7 @@ EPOCHS = "train/epoch"  # a column of OmniSafe's training log, whose rows are ep
 END_CAUSES = ("death", "timeout", "won", "enforced", "running")
 LABELS = ("run", "environment", "dilemma", "method", "arm", "detector", "end_cause")
 REPLAY_COLUMNS = ("actions", "reset_key", "policy_key")
+UNKNOWN = ["", "nan", "NaN", "-nan", "-NaN", "NA", "N/A", "n/a", "<NA>", "#N/A", "null", "NULL", "None"]  # numbers
 MOST_ROWS = 20_000_000  # of one table; a small file can claim many more
 LARGEST = 1e30  # number in a table: its fourth power, which a variance's variance needs, is still finite
 _METADATA_KEY = b"perepisode"
@@ -163,7 +164,7 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
             table[column] = default
     for column in LABELS:
         if column in table:
-            given, default = table[column], _DEFAULTS.get(column, "")
+            given, default = table[column], "unnamed" if column == "method" else _DEFAULTS.get(column, "")
             labels = given.astype("str").where(given.notna(), default)
             odd = {name: reading.visible(name) for name in labels.unique() if not name.isprintable()}
             table[column] = labels.replace(odd) if odd else labels
@@ -308,8 +309,12 @@ def _read_csv(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]
     try:
         labels: dict = dict.fromkeys((*LABELS, "settings", *REPLAY_COLUMNS), str)
         with open(path, "rb") as file:
-            about = file.read(1) == b"#"  # Stable-Baselines3's monitor begins with a line about itself
-        table = pd.read_csv(path, dtype=labels, low_memory=False, skiprows=int(about))
+            about = int(file.read(1) == b"#")  # Stable-Baselines3's monitor begins with a line about itself
+        header = pd.read_csv(path, nrows=0, skiprows=about).columns
+        names = {*LABELS, *ELSEWHERE["method"]}  # an agent may be called "nan" or "None"
+        unknown = {one: [""] if one.strip().lower() in names else UNKNOWN for one in header}
+        how: dict = {"low_memory": False, "keep_default_na": False, "na_values": unknown}
+        table = pd.read_csv(path, dtype=labels, skiprows=about, **how)
     except UnicodeError as error:
         raise ValueError(f"{path} is no text in UTF-8; save it as UTF-8, or as parquet") from error
     except pd.errors.EmptyDataError as error:

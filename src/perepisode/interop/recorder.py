@@ -168,7 +168,8 @@ def _check_same_agent(path: Path, columns: dict[str, Any]) -> None:
     mine = episodes.complete(pd.DataFrame([columns])).iloc[0]
     for name in dict.fromkeys([*columns, "method", "arm", "dilemma", "environment", "detector", "gamma"]):
         own = str(mine.get(name, ""))
-        others = sorted(set(held[name].astype(str) if name in held else [""]) - {own})
+        there = list(held[name]) if name in held.columns else [""]
+        others = sorted(set(map(str, there)) - {own})
         if others:
             said = f"{name} {others[0] or 'of no name'}, not {own or 'none'}"
             raise Refused(f"{path} holds episodes with {said}; give every agent its own file")

@@ -95,7 +95,8 @@ def legend(axes: Axes, written: Collection[str] = (), **options) -> None:
 
 def legend_below(axes: Axes) -> None:
     """A legend of all lines under the figure."""
-    _below(axes, {label: handle for handle, label in zip(*axes.get_legend_handles_labels())}, handlelength=3.2)
+    if told := {label: handle for handle, label in zip(*axes.get_legend_handles_labels())}:
+        _below(axes, told, handlelength=3.2)
 
 
 def _below(axes: Axes, told: dict[str, Any], **options) -> None:
