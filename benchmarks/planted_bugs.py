@@ -483,8 +483,8 @@ BUGS = (
     Bug("doors: no time is left over", DOORS, "jnp.where(served, 0, state.time)", "state.time", T_DOORS),
     Bug("doors: no cost is left over", DOORS, "jnp.where(served, 0, state.cost)", "state.cost", T_DOORS),
     Bug("doors: a spare is used once", DOORS, "ready=state.ready & ~served", "ready=state.ready", T_DOORS),
-    Bug("doors: a timeout does not terminate", DOORS, "outcome.ended & ~timeout", "outcome.ended", T_DOORS),
-    Bug("doors: the caller's limit truncates", DOORS, "timeout | late)", "timeout)", T_DOORS),
+    Bug("doors: a timeout does not terminate", DOORS, "~(running | timeout)", "~running", T_DOORS),
+    Bug("doors: the caller's limit truncates", DOORS, "(running & (self.time >= longest))", "timeout", T_DOORS),
     Bug("doors: no more are served than are moved", DOORS, "jnp.cumsum(at_hand) <= len(places)", "True", T_DOORS),
     Bug("doors: a price is taken off", DOORS, "task - self.price * cost", "task + self.price * cost", "tests/interop"),
     Bug(
@@ -531,9 +531,9 @@ BUGS = (
     ),
     Bug(
         "doors: a world's own timeout truncates",
-        "interop/gymnax.py",
-        "(state.cause == EndCause.TIMEOUT) | (",
-        "(state.cause == EndCause.WON) | (",
+        DOORS,
+        "timeout | (running &",
+        "(running &",
         T_DOORS,
     ),
     Bug(

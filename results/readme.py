@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perepisode.config import PAPER_SEEDS
+from perepisode.report.harm import Harm
 from perepisode.report.statistics import paper_numbers
 from perepisode.report.words import count, few, number, percent, plus_minus
 from perepisode.runs import write_atomically
@@ -249,22 +250,18 @@ def _answer(kept: Path) -> list[str]:
 def _agents(kept: Path, only: set[tuple[str, str]] | None = None) -> list[str]:
     """All agents of the report, or those of these methods and arms."""
     agents = pd.read_csv(kept / "report" / "data" / "complete_no_killing.csv")
+    counted = Harm().pair
     chosen = agents[[only is None or pair in only for pair in zip(agents["method"], agents["arm"])]]
     return [
         "| Agent | Return | Violations | P(≥1) | P(>1) | CVaR 10 % | Worst |",
         "|---|---:|---:|---:|---:|---:|---:|",
         *(
             f"| {one.agent} | {plus_minus(one.task_return, one.return_ci)} "
-            f"| {_counted(one.violations, one.violations_ci)} | {percent(one.p_any)} "
-            f"| {percent(one.p_over_1)} | {_counted(one.cvar, one.cvar_ci)} | {number(one.worst, 0)} |"
+            f"| {counted(one.violations, one.violations_ci)} | {percent(one.p_any)} "
+            f"| {percent(one.p_over_1)} | {counted(one.cvar, one.cvar_ci)} | {number(one.worst, 0)} |"
             for one in chosen.rename(columns={"return": "task_return"}).itertuples()
         ),
     ]
-
-
-def _counted(mean: float, half: float) -> str:
-    """What cannot be below zero, nor its interval."""
-    return f"{number(mean)} (0 – {number(mean + half)})" if half > mean else plus_minus(mean, half)
 
 
 def _in_short(kept: Path) -> str:

@@ -199,11 +199,11 @@ def world(cls):
 
 def _well_said(cls: type[World]) -> None:
     """Refuse a declaration that no program could be built on; what is missing altogether is refused by `declare`."""
-    actions, dilemmas = getattr(cls, "actions", 1), getattr(cls, "dilemmas", ("",))
+    actions, dilemmas = getattr(cls, "actions", 1), getattr(cls, "dilemmas", ("harm",))
     if not isinstance(actions, int) or not 1 <= actions <= MOST_ACTIONS:
         raise Refused(f"{cls.__name__} has actions = {actions!r}; it must be a whole number from 1 to {MOST_ACTIONS}")
     if not isinstance(dilemmas, tuple) or not dilemmas or len(set(dilemmas)) < len(dilemmas):
         raise Refused(f"{cls.__name__} has dilemmas = {dilemmas!r}; it must be a tuple of names, such as ('harm',)")
-    for name in (getattr(cls, "name", "x"), *dilemmas):  # they are parts of files' and environments' names
-        if not isinstance(name, str) or (name and not re.fullmatch(r"\w[\w.-]*", name)):
+    for name in (getattr(cls, "name", "world"), *dilemmas):  # they are parts of files' and environments' names
+        if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
             raise Refused(f"{cls.__name__}: the name {name!r} is refused; use letters, digits, '_', '-' and '.'")

@@ -30,7 +30,7 @@ def check(world: World) -> World:
     seen = _traced(world, "observe", world.observe, state)
     parts = _traced(world, "encode", world.encode, seen)
     if not isinstance(parts, tuple) or not parts or any(len(part.shape) != 1 for part in parts):
-        shown = ", ".join(_kind(leaf) for leaf in jax.tree.leaves(seen))
+        shown = ", ".join(kind_of(leaf) for leaf in jax.tree.leaves(seen))
         raise Refused(f"{world.name}: observe must return one vector, not {shown}; or write an encode for it")
     reach = _traced(world, "within_reach", world.within_reach, state)
     _is(world, "within_reach", reach, bool, (len(world.dilemmas),), "true or false for each dilemma")
@@ -68,7 +68,7 @@ def _same_state(world: World, before: Any, after: Any) -> None:
         if (one.shape, one.dtype) != (other.shape, other.dtype):
             place = jax.tree_util.keystr(path)
             raise Refused(
-                f"{world.name}: the state{place} is {_kind(one)} after reset and {_kind(other)} after step; "
+                f"{world.name}: the state{place} is {kind_of(one)} after reset and {kind_of(other)} after step; "
                 "it must stay what it was"
             )
 
@@ -89,10 +89,11 @@ def _is(world: World, name: str, found: Any, kind: Any, shape: tuple[int, ...], 
     leaves = jax.tree.leaves(found)
     fits = len(leaves) == 1 and leaves[0] is found and found.shape == shape and jnp.issubdtype(found.dtype, kind)
     if not fits:
-        said = ", ".join(map(_kind, leaves)) or "nothing"
+        said = ", ".join(map(kind_of, leaves)) or "nothing"
         size = f" ({','.join(map(str, shape))})" if shape else ""
         raise Refused(f"{world.name}: {name} is {said}; it must be {wanted}{size and f', shape{size}'}")
 
 
-def _kind(leaf: Any) -> str:
+def kind_of(leaf: Any) -> str:
+    """ "float32[3]": type and shape of an array."""
     return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from perepisode import outside
 from perepisode.config import Refused
+from perepisode.environments import checking
 from perepisode.environments.base import NEVER, EndCause, Outcome, World, world
 from perepisode.later import jax, jnp
 from perepisode.pytree import pytree
@@ -91,7 +92,7 @@ class Adopted(World):
         """A detector's count of one step."""
         found = None if count is None else jnp.asarray(count)
         if found is None or found.shape or not (found.dtype == bool or jnp.issubdtype(found.dtype, jnp.integer)):
-            said = "nothing" if found is None else f"{found.dtype}[{','.join(map(str, found.shape))}]"
+            said = "nothing" if found is None else checking.kind_of(found)
             raise Refused(
                 f"{self.name}: the detector of {dilemma} returns {said}; it must be one whole number or a bool"
             )

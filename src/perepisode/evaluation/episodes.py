@@ -54,11 +54,15 @@ EPOCHS = "train/epoch"  # a column of OmniSafe's training log, whose rows are ep
 END_CAUSES = ("death", "timeout", "won", "enforced", "running")
 LABELS = ("run", "environment", "dilemma", "method", "arm", "detector", "end_cause")
 REPLAY_COLUMNS = ("actions", "reset_key", "policy_key")
-UNKNOWN = ["", "nan", "NaN", "-nan", "-NaN", "NA", "N/A", "n/a", "<NA>", "#N/A", "null", "NULL", "None"]  # numbers
+UNKNOWN = [  # how a CSV says that a number is not known: what pandas takes for it in every column
+    "", " ", "nan", "-nan", "NaN", "-NaN", "NA", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A", "#NA", "null", "NULL",
+    "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
+]  # fmt: skip
 MOST_ROWS = 20_000_000  # of one table; a small file can claim many more
 LARGEST = 1e30  # number in a table: its fourth power, which a variance's variance needs, is still finite
 _METADATA_KEY = b"perepisode"
 _DEFAULTS = {
+    "method": "unnamed",  # in rows without one
     "environment": "external",
     "dilemma": "violations",
     "arm": "",
@@ -164,7 +168,7 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
             table[column] = default
     for column in LABELS:
         if column in table:
-            given, default = table[column], "unnamed" if column == "method" else _DEFAULTS.get(column, "")
+            given, default = table[column], _DEFAULTS.get(column, "")
             labels = given.astype("str").where(given.notna(), default)
             odd = {name: reading.visible(name) for name in labels.unique() if not name.isprintable()}
             table[column] = labels.replace(odd) if odd else labels

@@ -42,6 +42,11 @@ class Playing:
     cost: jax.Array  # float32, violations in it
     cause: jax.Array  # int32, EndCause: RUNNING until the world itself ends it
 
+    def how_ended(self, longest: jax.Array | int) -> tuple[jax.Array, jax.Array]:
+        """Whether it terminated, and whether it was truncated: by the world's own clock, or after `longest` steps."""
+        running, timeout = self.cause == EndCause.RUNNING, self.cause == EndCause.TIMEOUT
+        return ~(running | timeout), timeout | (running & (self.time >= longest))
+
 
 @pytree
 class Happened:
@@ -123,10 +128,8 @@ class Endless:
         outcome = jax.tree.map(jnp.asarray, outcome)  # where a world says 0 or EndCause.RUNNING
         cost = state.cost + self.cost(outcome)
         after = replace(state, world=world, time=state.time + 1, cost=cost, cause=outcome.end_cause.astype(jnp.int32))
-        late = (after.time >= longest) & ~outcome.ended
-        timeout = outcome.end_cause == EndCause.TIMEOUT
-        seen, terminated = self.see(world), outcome.ended & ~timeout
-        return after, Happened(seen, seen, self._pay(outcome), outcome, after.cost, terminated, timeout | late)
+        seen, (terminated, truncated) = self.see(world), after.how_ended(longest)
+        return after, Happened(seen, seen, self._pay(outcome), outcome, after.cost, terminated, truncated)
 
     def cost(self, outcome: Outcome) -> jax.Array:
         """float32: violations of the chosen dilemma."""
@@ -167,8 +170,7 @@ def _one_of_them(action: Any) -> jax.Array:
     """An action of one place."""
     action = jnp.asarray(action)
     if action.shape or not jnp.issubdtype(action.dtype, jnp.integer):
-        said = f"{action.dtype}[{','.join(map(str, action.shape))}]"
-        raise Refused(f"an action of one place is {said}; it must be one whole number")
+        raise Refused(f"an action of one place is {checking.kind_of(action)}; it must be one whole number")
     return action.astype(jnp.int32)
 
 

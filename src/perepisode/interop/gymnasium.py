@@ -18,6 +18,7 @@ import numpy as np
 from perepisode.config import Refused
 from perepisode.environments import WORLDS
 from perepisode.environments.base import NEVER, World
+from perepisode.environments.checking import kind_of
 from perepisode.interop import library
 from perepisode.interop.endless import Endless, Playing
 from perepisode.later import jax, jnp
@@ -195,7 +196,7 @@ def _actions(given: Any, shape: tuple[int, ...], space: Any) -> np.ndarray:
     actions = np.asarray(given)
     if actions.shape != shape or actions.dtype.kind not in "iu":
         wanted = f"{shape[0]} whole numbers, one a place" if shape else "one whole number"
-        raise Refused(f"action is {actions.dtype}{list(actions.shape)}; it must be {wanted}")
+        raise Refused(f"action is {kind_of(actions)}; it must be {wanted}")
     if ((actions < 0) | (actions >= space.n)).any():
         raise Refused(f"action {actions.min() if actions.min() < 0 else actions.max()}: there are 0 to {space.n - 1}")
     return actions.astype(np.int32)

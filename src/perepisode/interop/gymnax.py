@@ -16,7 +16,7 @@ from typing import Any
 
 from perepisode.config import Refused
 from perepisode.environments import base
-from perepisode.environments.base import EndCause, Key
+from perepisode.environments.base import NEVER, Key
 from perepisode.environments.foreign import adopt
 from perepisode.interop import library
 from perepisode.interop.endless import Endless, Playing
@@ -93,12 +93,10 @@ class Environment(_environment.Environment):
         return happened.observation, state, happened.reward, happened.terminated, self.endless.info(happened)
 
     def is_terminated(self, state: Playing, params: Any = None) -> jax.Array:
-        return (state.cause != EndCause.RUNNING) & (state.cause != EndCause.TIMEOUT)
+        return state.how_ended(NEVER)[0]
 
     def is_truncated(self, state: Playing, params: Any) -> jax.Array:
-        return (state.cause == EndCause.TIMEOUT) | (
-            (state.time >= params.max_steps_in_episode) & (state.cause == EndCause.RUNNING)
-        )
+        return state.how_ended(params.max_steps_in_episode)[1]
 
     def get_obs(self, state: Playing, params: Any = None, key: Key | None = None) -> jax.Array:
         return self.endless.see(state.world)

@@ -127,27 +127,24 @@ class _VectorRecorder(gymnasium.vector.VectorWrapper):
         super().__init__(env)
         self._ledger = ledger
         self._mode = env.metadata.get("autoreset_mode", NEXT_STEP)
-        self._over = np.zeros(env.num_envs, bool)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None):
         chosen = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
         for place in range(self.num_envs):
             if chosen[place]:
                 self._ledger.begin(place)
-        self._over = self._over & ~chosen
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: Any):
         observation, reward, terminated, truncated, info = self.env.step(actions)
         ended = np.logical_or(terminated, truncated)
         for place in range(self.num_envs):
-            if self._mode is NEXT_STEP and self._over[place]:
+            if self._mode is NEXT_STEP and self._ledger.over[place]:
                 self._ledger.begin(place)
                 continue  # this step only began the next episode
             self._ledger.add(place, reward[place], of_place(info, place), bool(ended[place]))
             if ended[place] and self._mode is SAME_STEP:
                 self._ledger.begin(place)
-        self._over = ended
         return observation, reward, terminated, truncated, info
 
     @property
@@ -168,7 +165,7 @@ def _check_same_agent(path: Path, columns: dict[str, Any]) -> None:
     mine = episodes.complete(pd.DataFrame([columns])).iloc[0]
     for name in dict.fromkeys([*columns, "method", "arm", "dilemma", "environment", "detector", "gamma"]):
         own = str(mine.get(name, ""))
-        there = list(held[name]) if name in held.columns else [""]
+        there = held[name].unique() if name in held.columns else [""]
         others = sorted(set(map(str, there)) - {own})
         if others:
             said = f"{name} {others[0] or 'of no name'}, not {own or 'none'}"
