@@ -1,6 +1,6 @@
 """Do bulk draws play the same game?  Whole episodes of our engine and of upstream's own step, as distributions.
 
-    python benchmarks/distributions.py [--worlds 8192] [--first 13] [--policy RUN] [--out FILE.json]
+    python benchmarks/distributions.py [--worlds 8192] [--episodes-per-env 13] [--policy RUN] [--out FILE.json]
 
 Played at random or, with --policy, by a trained agent.  Each world's first episodes count, whatever their length.
 One p-value a quantity (chi-square) and an achievement (Fisher); exit status 1 if the smallest times their number is
@@ -19,7 +19,7 @@ import numpy as np
 import tally
 from players import trained
 
-from perepisode.environments.craftax.world import Craftax
+from perepisode.environments.craftax.env import Craftax
 from perepisode.runs import write_atomically
 
 LEAST = 0.01
@@ -28,7 +28,7 @@ LEAST = 0.01
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worlds", type=int, default=8192)
-    parser.add_argument("--first", type=int, default=13)
+    parser.add_argument("--episodes-per-env", type=int, default=13)
     parser.add_argument("--policy", type=Path, help="folder of a trained run without features of its own")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from perepisode.evaluation import compare
-from perepisode.report.harm import NAN, Harm
+from perepisode.report.cost_measure import NAN, CostMeasure
 from perepisode.report.statistics import matched, pairs
 from perepisode.report.statistics.points import Point, Seed, View
 
@@ -69,7 +69,7 @@ def agent(name: str, law: Law, seeds: int, generator: np.random.Generator) -> Po
         returns = generator.normal(generator.normal(30.0, 1.0), 4.0, EPISODES)
         found.append(Seed(seed, f"{name} {seed}", NAN, costs, returns, unknown, unknown, {}))
     budget = 1.0 if name == "esr" else NAN
-    harm = Harm.of((seed.counts for seed in found), NAN, 0.1, "cost")
+    harm = CostMeasure.of((seed.counts for seed in found), NAN, 0.1, "cost")
     return Point(name, "", budget, NAN, "exact", True, "", tuple(found), harm)
 
 

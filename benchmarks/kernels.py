@@ -13,7 +13,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from perepisode.config import Learner
+from perepisode.config import PPOConfig
 from perepisode.environments.craftax import engine
 from perepisode.runs import Run
 from perepisode.study.bench import seconds_of
@@ -77,17 +77,17 @@ def profile_engine(given):
 
 
 def profile_training(given):
-    learner = Learner()
+    config = PPOConfig()
     runs = [
-        Run("craftax", "no_killing", "lagrangian", {"budget": 1}, seed=s, steps=10**8, learner=learner)
+        Run("craftax", "no_killing", "lagrangian", {"budget": 1}, seed=s, total_timesteps=10**8, ppo=config)
         for s in range(given.runs)
     ]
     program, members = prepare(runs)
     params = ppo.initial_params(program, members, [run.seed for run in runs])
     state = jax.jit(partial(ppo.init, program))(members, params)
     if "rollout" in given.only:
-        acting = jax.jit(lambda m, s: ppo.rollout(program, m, s))
-        profile(f"rollout, {given.runs} runs, per step", lambda: acting(members, state), learner.rollout, given.top)
+        runner = jax.jit(lambda m, s: ppo.rollout(program, m, s))
+        profile(f"rollout, {given.runs} runs, per step", lambda: runner(members, state), config.num_steps, given.top)
     if "update" in given.only:
         updating = jax.jit(lambda m, s: ppo.update(program, m, s)).lower(members, state).compile()
         if given.hlo:

@@ -21,12 +21,12 @@ from pathlib import Path
 
 import pandas as pd
 
-SMALL = ["--set", "envs=16", "rollout=40", "hidden=8", "minibatches=2", "epochs=2"]
+SMALL = ["--set", "num_envs=16", "num_steps=40", "hidden_size=8", "num_minibatches=2", "update_epochs=2"]
 STUDY = ["--env", "temptation", "--only", "esr_distilled", "--seeds", "1", "--steps", "4e4"]  # and its pool
 COMMANDS = {
     "train": ["train", "--weight", "0.1", "0.3", "--method", "ser", "--seeds", "1", "2", "--steps", "2e5",
               "--chunk", "4", "--checkpoint-seconds", "0.5", "--out", "runs", *SMALL],
-    "evaluate": ["evaluate", "runs", "--envs", "64", "--steps", "2000", "--first", "40"],
+    "evaluate": ["evaluate", "runs", "--num-envs", "64", "--steps", "2000", "--episodes-per-env", "40"],
     "study run": ["study", "run", *STUDY, "--out", "study", "--pack", "5", "--workers", "2",
                   "--checkpoint-seconds", "1"],
     "report": ["report", "runs/episodes.parquet", "--runs", "runs", "--out", "report"],

@@ -169,8 +169,8 @@ BUGS = (
     Bug(
         "esr: strict charge at k = 0",
         "methods/esr.py",
-        "BUDGET_CHARGE if self.budget else STRICT_CHARGE",
-        "BUDGET_CHARGE",
+        "BUDGET_RHO_U if self.budget else STRICT_RHO_U",
+        "BUDGET_RHO_U",
         f"{T_UTIL} {T_OBJ}",
     ),
     Bug(
@@ -264,7 +264,7 @@ BUGS = (
         "methods/told.py",
         "accrued.violations / 5.0",
         "accrued.violations / 50.0",
-        f"{T_OBJ} tests/training/test_told.py",
+        f"{T_OBJ} tests/training/test_accrued_obs.py",
     ),
     # ---- episodes
     Bug("charging: once a step", POP, "jnp.minimum(count, 1)", "count", f"{T_POP}::test_charging"),
@@ -327,8 +327,8 @@ BUGS = (
     Bug(
         "replay: each step has its own key",
         "replay/episode.py",
-        "world_key(episode, time)",
-        "world_key(episode, 0)",
+        "step_key(episode, time)",
+        "step_key(episode, 0)",
         f"{T_REPLAY}::test_steps_against_stepping_by_hand",
     ),
     Bug(
@@ -506,7 +506,7 @@ BUGS = (
         "environments/foreign.py",
         "count(state.inner, action",
         "count(after.inner, action",
-        "tests/extending/test_foreign.py",
+        "tests/extending/test_gymnax_adapter.py",
     ),
     Bug(
         "recorder: another agent's table is kept",
@@ -548,14 +548,14 @@ BUGS = (
         "environments/foreign.py",
         "dict(_held(env)), params, longest",
         "dict(_held(env)), longest",
-        "tests/extending/test_foreign.py",
+        "tests/extending/test_gymnax_adapter.py",
     ),
     Bug(
         "adopted: a wrapper is not passed over",
         "environments/foreign.py",
         "    _refuse_wrapper(env)\n",
         "",
-        "tests/extending/test_foreign.py",
+        "tests/extending/test_gymnax_adapter.py",
     ),
     Bug(
         "sources: files of one name are both remembered",

@@ -44,7 +44,7 @@ TOOL_LEVELS = {"pickaxe": 5, "sword": 5, "bow": 2}
 
 def stage(key: jax.Array, state: EnvState) -> EnvState:
     """A world in the middle of everything: a random floor and place, random possessions, company and blocks."""
-    place, blocks, body, mobs, foe, missiles, plants, world = jax.random.split(key, 8)
+    place, blocks, body, mobs, foe, missiles, plants, env = jax.random.split(key, 8)
     state = _stand_somewhere(place, state)
     state = _scatter_blocks(blocks, state)
     state = _equip(body, state)
@@ -52,7 +52,7 @@ def stage(key: jax.Array, state: EnvState) -> EnvState:
     state = _confront(foe, state)
     state = _shoot(missiles, state)
     state = _plant(plants, state)
-    keys = jax.random.split(world, 7)
+    keys = jax.random.split(env, 7)
     return state.replace(
         chests_opened=jax.random.bernoulli(keys[0], 0.5, (LEVELS,)),
         monsters_killed=jax.random.randint(keys[1], (LEVELS,), 6, 11),

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.compilation import use_cache
-from perepisode.config import Learner
-from perepisode.environments.craftax.world import Craftax
+from perepisode.config import PPOConfig
+from perepisode.environments.craftax.env import Craftax
 from perepisode.runs import versions, write_atomically
 from perepisode.study.bench import seconds_of, table, training_row
 from perepisode.training import network
@@ -45,22 +45,22 @@ def main() -> None:
         write_atomically(given.out, json.dumps(found, indent=1))
 
     for precision in given.precision:
-        learner = replace(Learner(), precision=precision)
+        config = replace(PPOConfig(), precision=precision)
         for size in given.populations:
-            keep("training", [_shares(training_row(size, learner), learner, found["ceilings"])])
+            keep("training", [_shares(training_row(size, config), config, found["ceilings"])])
     for worlds in given.worlds:
         keep("engine", engine_rows(worlds, found["ceilings"]))
     print(table(found["engine"] + found["training"]))
 
 
-def _shares(row: dict[str, Any], learner: Learner, peaks: dict[str, float]) -> dict[str, Any]:
-    world = Craftax()
-    params = jax.eval_shape(lambda: network.init(0, network.input_sizes(world, 0), learner.hidden, world.actions))
+def _shares(row: dict[str, Any], config: PPOConfig, peaks: dict[str, float]) -> dict[str, Any]:
+    env = Craftax()
+    params = jax.eval_shape(lambda: network.init(0, network.input_sizes(env, 0), config.hidden_size, env.actions))
     per_update = row["runs"] / (row["ms_per_update"] / 1e3)
-    arithmetic = _flops(params, learner) * per_update / peaks["flops_per_second"]
+    arithmetic = _flops(params, config) * per_update / peaks["flops_per_second"]
     return row | {
         "share_of_arithmetic": arithmetic,
-        "share_of_bandwidth": _bytes(params, learner) * per_update / peaks["bytes_per_second"],
+        "share_of_bandwidth": _bytes(params, config) * per_update / peaks["bytes_per_second"],
     }
 
 
@@ -156,27 +156,27 @@ def _timed_in_turn(entries, worlds: int, rounds: int = 15) -> list[dict[str, Any
 # ---- what an update must do ---------------------------------------------------------------------------------
 
 
-def _flops(params: Any, learner: Learner) -> float:
+def _flops(params: Any, config: PPOConfig) -> float:
     """Products of one run's update: acting once, learning `epochs` times forward and backward."""
     kernels = [leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim == 2]
-    embedding = sum(a * b for a, b in kernels if a != learner.hidden)
+    embedding = sum(a * b for a, b in kernels if a != config.hidden_size)
     inner = sum(a * b for a, b in kernels) - embedding
     # the embedding's input needs no gradient: two products in training instead of three
-    per_step = 2.0 * (embedding + inner) + learner.epochs * 2.0 * (2 * embedding + 3 * inner)
-    return per_step * learner.steps_per_update
+    per_step = 2.0 * (embedding + inner) + config.update_epochs * 2.0 * (2 * embedding + 3 * inner)
+    return per_step * config.steps_per_update
 
 
-def _bytes(params: Any, learner: Learner) -> float:
+def _bytes(params: Any, config: PPOConfig) -> float:
     """What one run's update must at least move: the learner's arrays, each written once and read where it is used."""
-    number = 2 if learner.precision == "bf16" else 4
+    number = 2 if config.precision == "bf16" else 4
     inputs = sum(leaf.shape[0] for leaf in params.embedding)
     # input, embedding, three gates, what the GRU keeps (hidden, before, four inside), two layers of two heads;
     # each written, read by the next layer and by the backward pass, and its gradient written and read
-    wide = learner.hidden * (1 + 3 + 6 + 4)
+    wide = config.hidden_size * (1 + 3 + 6 + 4)
     sample = number * (3 * inputs + 5 * wide)
     weights = 4 * sum(leaf.size for leaf in jax.tree.leaves(params))
     adam = 7 * weights  # gradient, both moments and the weights read; moments and weights written
-    return learner.epochs * (learner.steps_per_update * sample + learner.minibatches * adam)
+    return config.update_epochs * (config.steps_per_update * sample + config.num_minibatches * adam)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from perepisode.environments.base import World
+from perepisode.environments.base import Environment
 from perepisode.environments.craftax.engine.tables import Achievement
-from perepisode.environments.fresh import action_key, episode_key, hand_out, none_yet, world_key
+from perepisode.environments.reset_pool import action_key, assign_resets, empty_pool, episode_key, step_key
 from perepisode.pytree import pytree
 
 BINS = 48
@@ -44,46 +44,57 @@ class Play:
     """Episodes under way in `env` worlds, and the tally of those that ended."""
 
     worlds: Any
-    serials: jax.Array
-    fresh: Any
-    memory: Any  # the player's
-    starts: jax.Array
+    episode_ids: jax.Array
+    reset_pool: Any
+    hidden_state: Any  # the player's
+    is_first: jax.Array
     so_far: jax.Array  # float32[env, quantity]
     ended: jax.Array  # int32[env]: episodes finished
     tally: Tally
 
 
-def start(world: World, key: jax.Array, envs: int, memory: Any, fresh_worlds: int = 256) -> Play:
-    worlds, fresh = none_yet(world, key[None], envs, fresh_worlds)
-    zero, serials = jnp.int32(0), jnp.zeros((1, envs), jnp.int32)
+def start(env: Environment, key: jax.Array, envs: int, hidden_state: Any, reset_pool_size: int = 256) -> Play:
+    worlds, reset_pool = empty_pool(env, key[None], envs, reset_pool_size)
+    zero, episode_ids = jnp.int32(0), jnp.zeros((1, envs), jnp.int32)
     tally = Tally(zero, jnp.zeros((len(EDGES), BINS), jnp.int32), jnp.zeros(len(Achievement), jnp.int32))
     return Play(
-        worlds, serials, fresh, memory, jnp.ones(envs, bool), jnp.zeros((envs, len(EDGES))), jnp.zeros(envs, int), tally
+        worlds,
+        episode_ids,
+        reset_pool,
+        hidden_state,
+        jnp.ones(envs, bool),
+        jnp.zeros((envs, len(EDGES))),
+        jnp.zeros(envs, int),
+        tally,
     )
 
 
-def advance(world: World, act: Callable, first: int, key: jax.Array, params: Any, play: Play) -> Play:
+def advance(env: Environment, act: Callable, first: int, key: jax.Array, params: Any, play: Play) -> Play:
     """One step of every world.  Only the `first` episodes of each count: all others would favour the short ones."""
-    fresh, worlds, serials = hand_out(world, key[None], play.fresh, play.worlds, play.serials, play.starts[None])
-    episodes = jax.vmap(partial(episode_key, key))(serials[0])
+    reset_pool, worlds, episode_ids = assign_resets(
+        env, key[None], play.reset_pool, play.worlds, play.serials, play.is_first[None]
+    )
+    episodes = jax.vmap(partial(episode_key, key))(episode_ids[0])
     time = play.so_far[:, 0].astype(jnp.int32)
     before = jax.tree.map(lambda x: x[0], worlds)
-    actions, memory = act(params, jax.vmap(action_key)(episodes, time), play.memory, play.starts, before.game)
-    after, outcome = jax.vmap(world.step)(jax.vmap(world_key)(episodes, time), before, actions)
-    gone = sum(outcome.audit[name] for name in ("passive_kills", "hostile_kills", "despawns"))
+    actions, hidden_state = act(
+        params, jax.vmap(action_key)(episodes, time), play.hidden_state, play.is_first, before.game
+    )
+    after, outcome = jax.vmap(env.step)(jax.vmap(step_key)(episodes, time), before, actions)
+    gone = sum(outcome.info[name] for name in ("passive_kills", "hostile_kills", "despawns"))
     births = _living(after.game) - _living(before.game) + gone
     seen = (
-        jnp.ones_like(gone), outcome.task_reward, outcome.audit["passive_kills"], outcome.audit["hostile_kills"],
-        births, outcome.audit["despawns"], outcome.audit["wood"],
+        jnp.ones_like(gone), outcome.task_reward, outcome.info["passive_kills"], outcome.info["hostile_kills"],
+        births, outcome.info["despawns"], outcome.info["wood"],
     )  # fmt: skip
     so_far = play.so_far + jnp.stack([x.astype(jnp.float32) for x in seen], axis=-1)
     counted = outcome.ended & (play.ended < first)
     return Play(
         worlds=jax.tree.map(lambda x: x[None], after),
-        serials=serials,
-        fresh=fresh,
-        memory=memory,
-        starts=outcome.ended,
+        episode_ids=episode_ids,
+        reset_pool=reset_pool,
+        hidden_state=hidden_state,
+        is_first=outcome.ended,
         so_far=jnp.where(outcome.ended[:, None], 0.0, so_far),
         ended=play.ended + outcome.ended,
         tally=_add(play.tally, counted, so_far, after.game.achievements),
@@ -106,14 +117,14 @@ def _add(tally: Tally, counted, so_far, achievements) -> Tally:
     )
 
 
-def collect(world, act, params, memory, key, envs: int, first: int, chunk: int = 128, limit: int = 60_000) -> Tally:
+def collect(env, act, params, hidden_state, key, envs: int, first: int, chunk: int = 128, limit: int = 60_000) -> Tally:
     """Play until every world has finished its `first` episodes."""
 
     @partial(jax.jit, donate_argnums=2)
     def run(key, params, play):
-        return jax.lax.fori_loop(0, chunk, lambda _, p: advance(world, act, first, key, params, p), play)
+        return jax.lax.fori_loop(0, chunk, lambda _, p: advance(env, act, first, key, params, p), play)
 
-    play = jax.jit(partial(start, world, envs=envs))(key, memory=memory)
+    play = jax.jit(partial(start, env, envs=envs))(key, hidden_state=hidden_state)
     for _ in range(0, limit, chunk):
         play = run(key, params, play)
         if int(play.ended.min()) >= first:
@@ -121,9 +132,9 @@ def collect(world, act, params, memory, key, envs: int, first: int, chunk: int =
     raise RuntimeError(f"some worlds did not finish {first} episodes in {limit} steps")
 
 
-def at_random(params, keys, memory, starts, games):
+def at_random(params, keys, hidden_state, is_first, games):
     """A player for `collect`: any action."""
-    return jax.vmap(lambda key: jax.random.randint(key, (), 0, 43))(keys), memory
+    return jax.vmap(lambda key: jax.random.randint(key, (), 0, 43))(keys), hidden_state
 
 
 def differences(left: Tally, right: Tally) -> dict[str, float]:

@@ -13,22 +13,22 @@ from craftax.craftax_classic.game_logic import craftax_step, do_action, do_craft
 from craftax.craftax_classic.renderer import render_craftax_symbolic
 from craftax.craftax_classic.world_gen import generate_world
 
-from perepisode import EndCause, Outcome, World, register
-from perepisode.config import Learner
+from perepisode import EndCause, Environment, Outcome, register
+from perepisode.config import PPOConfig
 from perepisode.settings import setting
 
 SIZES = StaticEnvParams()
 
 
 @register
-class Classic(World):
+class Classic(Environment):
     """Craftax-Classic by upstream's own functions."""
 
     patience: int = setting(10_000, "steps after which the clock ends an episode", low=1)
 
     name, actions = "classic", len(Action)
-    dilemmas, harms = ("no_cows",), {"no_cows": "cows killed"}
-    learner, steps = Learner(envs=64, rollout=64, minibatches=4, hidden=128), 10_000_000
+    dilemmas, violation_names = ("no_cows",), {"no_cows": "cows killed"}
+    config, steps = PPOConfig(num_envs=64, num_steps=64, num_minibatches=4, hidden_size=128), 10_000_000
 
     @property
     def rules(self):
@@ -46,7 +46,7 @@ class Classic(World):
             task_reward=reward,
             violations=_gone(state.cows, struck.cows),
             paper_violations=_gone(state.cows, after.cows),
-            audit={},
+            info={},
             end_cause=jnp.where(dead, EndCause.DEATH, late),
         )
         return after, outcome

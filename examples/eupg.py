@@ -44,7 +44,7 @@ METHODS = {"EUPG as in morl-baselines": EUPG, "EUPG with whole episodes": WholeE
 
 def utility(task, violations):
     """Eq. 5, as `methods/esr.py` has it."""
-    return expit(GOAL.sharpness * (GOAL.budget + 0.5 - violations)) * task - GOAL.charge * violations
+    return expit(GOAL.sharpness * (GOAL.budget + 0.5 - violations)) * task - GOAL.rho_u * violations
 
 
 def scalarization(total, weights=None) -> torch.Tensor:
@@ -65,7 +65,7 @@ def train(cls: type[EUPG], seed: int) -> EUPG:
     return agent
 
 
-def judge(agent: EUPG, method: str, seed: int) -> Path:
+def evaluate_agents(agent: EUPG, method: str, seed: int) -> Path:
     path = OUT / f"{method.replace(' ', '-')}-{seed}.parquet"
     envs = VectorEnv("temptation", PLACES, reward="vector", autoreset_mode=AutoresetMode.SAME_STEP)
     envs = record(envs, path, method=method, seed=seed, first=FIRST, steps=STEPS)
@@ -81,8 +81,12 @@ def judge(agent: EUPG, method: str, seed: int) -> Path:
 
 
 def ours(steps: int) -> Path:
-    runs = perepisode.train("temptation", "esr", budget=1, seeds=SEEDS, steps=steps, out=OUT / "runs", quiet=True)
-    return perepisode.evaluate(runs, OUT / f"ours-{steps}.parquet", envs=PLACES, steps=480, first=FIRST, quiet=True)
+    runs = perepisode.train(
+        "temptation", "esr", budget=1, seeds=SEEDS, total_timesteps=steps, out=OUT / "runs", quiet=True
+    )
+    return perepisode.evaluate(
+        runs, OUT / f"ours-{steps}.parquet", num_envs=PLACES, num_steps=480, episodes_per_env=FIRST, quiet=True
+    )
 
 
 def row(name: str, tables: list[Path], seconds: float) -> str:
@@ -105,7 +109,7 @@ def main() -> None:
         print(row(f"ESR (k=1), {steps:,} steps", tables, perf_counter() - begin), flush=True)
     for name, cls in METHODS.items():
         begin = perf_counter()
-        tables = [judge(train(cls, seed), name, seed) for seed in SEEDS]
+        tables = [evaluate_agents(train(cls, seed), name, seed) for seed in SEEDS]
         print(row(name, tables, perf_counter() - begin), flush=True)
 
 

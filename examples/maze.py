@@ -8,8 +8,8 @@ is longer, and in one episode of eight the goal itself lies in the bed.  example
 import gymnax
 import jax.numpy as jnp
 
-from perepisode.config import Learner, Protocol
-from perepisode.interop.gymnax import World
+from perepisode.config import EvalConfig, PPOConfig
+from perepisode.environments.gymnax_adapter import from_gymnax
 
 BED = jnp.array([1, 3])  # row and column of a corner
 
@@ -27,15 +27,15 @@ def describe(self, action, outcome):
     return f"{where}, onto the flowers" if outcome.violations[0] else where
 
 
-Maze = World(
+Maze = from_gymnax(
     env,
     params,
-    violations=flowers,
+    detectors=flowers,
     name="maze",
-    harms={"flowers": "steps onto the flowers"},
+    violation_names={"flowers": "steps onto the flowers"},
     describe=describe,
-    learner=Learner(envs=64, rollout=60, minibatches=4, learning_rate=3e-3, gae_lambda=0.95, hidden=32,
+    ppo=PPOConfig(num_envs=64, num_steps=60, num_minibatches=4, learning_rate=3e-3, gae_lambda=0.95, hidden_size=32,
                     precision="fp32"),
-    steps=300_000,
-    protocol=Protocol(envs=64, steps=720),
+    total_timesteps=300_000,
+    eval_config=EvalConfig(num_envs=64, num_steps=720),
 )  # fmt: skip

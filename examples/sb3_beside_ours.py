@@ -27,8 +27,10 @@ OUT = Path("out/sb3")
 
 def ours() -> Path:
     methods = ["ser:weight=" + ",".join(map(str, WEIGHTS)), "esr:budget=" + ",".join(map(str, BUDGETS))]
-    runs = perepisode.train("temptation", methods, seeds=SEEDS, steps=STEPS, out=OUT / "runs", quiet=True)
-    return perepisode.evaluate(runs, OUT / "ours.parquet", envs=PLACES, steps=480, first=FIRST, quiet=True)
+    runs = perepisode.train("temptation", methods, seeds=SEEDS, total_timesteps=STEPS, out=OUT / "runs", quiet=True)
+    return perepisode.evaluate(
+        runs, OUT / "ours.parquet", num_envs=PLACES, num_steps=480, episodes_per_env=FIRST, quiet=True
+    )
 
 
 def theirs(price: float, seed: int) -> Path:

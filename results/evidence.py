@@ -9,7 +9,7 @@
 `run` trains and judges packs of up to 16 runs that are not kept here yet, then replays the worst episode of each agent
 named in WATCHED.  `keep` takes the episodes tables, every sixteenth row of the training metrics and sums over all of
 them (`seconds.tally`), the seconds each pack took and the replays.  The packs of lists 1 and 2 were started by hand, as
-`run` starts them (`python -m perepisode.study.work OUT TASK`), the second while the first still trained, so that it
+`run` starts them (`python -m perepisode.study.run_task OUT TASK`), the second while the first still trained, so that it
 compiled meanwhile.
 
 There are two folders with a report each.  results/craftax has the paper's ν; results/loud has agents that are told
@@ -33,7 +33,7 @@ import paper_length
 import readme
 import seconds
 
-from perepisode.environments.craftax.world import Craftax
+from perepisode.environments.craftax.env import Craftax
 from perepisode.evaluation import episodes
 from perepisode.methods import METHODS
 from perepisode.report import page
@@ -100,9 +100,9 @@ LISTS: dict[int, list[list[Run]]] = {
     ],
     # told loudly what they have accrued: ESR, and the control with the same input and a linear objective
     5: [
-        arm("esr", budget=1, told="loud", seeds=MORE_SEEDS),
-        arm("ser_racc", weight=0.1, told="loud", seeds=MORE_SEEDS),
-        arm("ser_racc", weight=0.15, told="loud", seeds=MORE_SEEDS),
+        arm("esr", budget=1, accrued_obs="loud", seeds=MORE_SEEDS),
+        arm("ser_racc", weight=0.1, accrued_obs="loud", seeds=MORE_SEEDS),
+        arm("ser_racc", weight=0.15, accrued_obs="loud", seeds=MORE_SEEDS),
     ],
     # their rivals on the mean
     6: [
@@ -113,10 +113,10 @@ LISTS: dict[int, list[list[Run]]] = {
     ],
     # other budgets, the other methods with a budget an episode, and the strictest price
     7: [
-        arm("esr", budget=2, told="loud"),
-        arm("esr", budget=4, told="loud"),
-        arm("saute", budget=1, told="loud"),
-        arm("chance", budget=1, told="loud"),
+        arm("esr", budget=2, accrued_obs="loud"),
+        arm("esr", budget=4, accrued_obs="loud"),
+        arm("saute", budget=1, accrued_obs="loud"),
+        arm("chance", budget=1, accrued_obs="loud"),
         arm("ser", weight=0.2),
     ],
 }
@@ -125,7 +125,7 @@ LISTS: dict[int, list[list[Run]]] = {
 def study(lists: list[int], steps: int) -> plan.Study:
     """The runs of these lists that are not kept yet."""
     kept = {json.loads(path.read_text())["id"] for home in HOMES for path in home.kept.glob("curves/*/run.json")}
-    runs = [replace(one, steps=steps) for number in lists for arms in LISTS[number] for one in arms]
+    runs = [replace(one, total_timesteps=steps) for number in lists for arms in LISTS[number] for one in arms]
     missing = [run for run in runs if run.id not in kept]
     if not missing:
         sys.exit("every run of these lists is kept already")
@@ -147,7 +147,7 @@ def run(out: Path, composed: plan.Study) -> int:
 
 def watch(out: Path) -> int:
     """Where the agents were judged: another device rounds differently, and an episode may then take another turn."""
-    from perepisode.replay.source import worst_first
+    from perepisode.replay.selection import worst_first
     from perepisode.replay.watch import watch as replay
 
     for table in sorted((out / "episodes").glob("*.parquet")):
@@ -170,7 +170,7 @@ def home_of(out: Path) -> Home:
     named: dict[str, int] = {}
     for number, arms in LISTS.items():
         for one in (one for arm in arms for one in arm):
-            named.setdefault(replace(one, steps=runs[0].steps).id, number)
+            named.setdefault(replace(one, total_timesteps=runs[0].total_timesteps).id, number)
     if strange := [run for run in runs if run.id not in named]:
         sys.exit(f"{strange[0].method} {strange[0].arm} seed {strange[0].seed} is in no list")
     last = max(named[run.id] for run in runs)
@@ -225,7 +225,7 @@ def _tables(home: Home) -> list[Path]:
 
 def _told(method: str) -> bool:
     """Whether a method's agents are told anything of what they have accrued."""
-    return METHODS[method].told is not None
+    return METHODS[method].accrued_obs is not None
 
 
 def _untold(into: Path) -> list[Path]:

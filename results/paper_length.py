@@ -30,21 +30,21 @@ import seconds
 from perepisode import metrics
 from perepisode.config import PAPER_SEEDS
 from perepisode.evaluation import compare, episodes
+from perepisode.paper_comparison import numbers
+from perepisode.paper_comparison.card import BINS, EDGES, card
 from perepisode.report import blocks
 from perepisode.report.drawing.canvas import Drawing, sheet
-from perepisode.report.drawing.card import BINS, EDGES, card
 from perepisode.report.drawing.figures import seed_shares
-from perepisode.report.statistics import paper_numbers
+from perepisode.report.formatting import count, number, percent, plus_minus
 from perepisode.report.statistics.points import COUNTERS, Episodes, Point, View
 from perepisode.report.style import INK, OVER, look
 from perepisode.report.tables import Table
-from perepisode.report.words import count, number, percent, plus_minus
 from perepisode.runs import Run, RunFolder, write_atomically
 
 HERE = Path(__file__).parent
 KEPT = HERE / "paper_length"
 STEPS = 750_000_000
-WORLDS = (64, 512)  # the paper's number, and as many as make a rare thing countable
+ENVIRONMENTS = (64, 512)  # the paper's number, and as many as make a rare thing countable
 EVERY = 20  # rows of the metrics that are kept
 ARMS = {"esr": "k=1", "lagrangian": "d=0.5", "ser": "w=0.1"}
 PARTS = 20  # of training, each of which is one point of a curve
@@ -60,8 +60,8 @@ def commands(seed: int, out: Path) -> dict[str, list[str]]:
     learned = ["--env", "craftax", "--dilemma", "no_killing", *methods, "--seeds", f"{seed}", "--steps", f"{STEPS}"]
     runs = str(out / "runs")
     return {"train": ["train", *learned, "--chunk", "20", "--out", runs]} | {
-        f"judge {worlds}": ["evaluate", runs, "--envs", f"{worlds}", "--out", str(out / f"episodes{worlds}.parquet")]
-        for worlds in WORLDS
+        f"judge {worlds}": ["evaluate", runs, "--num-envs", f"{worlds}", "--out", str(out / f"episodes{worlds}.parquet")]
+        for worlds in ENVIRONMENTS
     }
 
 
@@ -109,7 +109,7 @@ def write_again(table: pd.DataFrame, path: Path, provenance: list[dict]) -> Path
 
 def watch() -> int:
     """Each agent's worst episode of all seeds, lived again from its keys and actions."""
-    from perepisode.replay.source import worst_first
+    from perepisode.replay.selection import worst_first
     from perepisode.replay.watch import watch as replay
 
     for method in ARMS:
@@ -172,8 +172,8 @@ def _compared(view: View) -> list[Point]:
 
 def _printed(point: Point, measure: str) -> compare.Interval:
     """What the paper prints of an agent on No Killing; NaN where it prints nothing."""
-    asked = (paper_numbers.NK, point.method, point.arm, measure)
-    printed = paper_numbers.NUMBERS
+    asked = (numbers.NK, point.method, point.arm, measure)
+    printed = numbers.NUMBERS
     found = ((one.value, one.ci) for one in printed if (one.dilemma, one.method, one.arm, one.measure) == asked)
     return compare.Interval(*next(found, (float("nan"), float("nan"))), 3)
 
@@ -330,14 +330,14 @@ def over_training(runs: list[tuple[Run, pd.DataFrame]]) -> Drawing:
 
 def _parts(run: Run, sums: pd.DataFrame) -> pd.DataFrame:
     """Sums over each twentieth of training, and what follows from them."""
-    part = np.minimum(np.ceil(sums["steps"] / run.steps * PARTS).astype(int), PARTS)
+    part = np.minimum(np.ceil(sums["steps"] / run.total_timesteps * PARTS).astype(int), PARTS)
     together = sums.groupby(part).sum()
     return pd.DataFrame(
         {
             "method": run.method,
             "arm": run.arm,
             "seed": run.seed,
-            "steps": together.index * run.steps / PARTS,
+            "steps": together.index * run.total_timesteps / PARTS,
             "episodes": together["episodes"],
             "firsts": together["firsts"],
             "p_any": together["firsts"] / together["episodes"],
@@ -361,7 +361,7 @@ def learned_from(runs: list[tuple[Run, pd.DataFrame]]) -> Table:
             if (run.method, run.arm) != (method, arm):
                 continue
             row: dict = {"agent": f"{look(method).label} ({arm})", "method": method, "seed": run.seed}
-            row |= {f"below_{level:g}": seconds.below_from(sums, run.steps, level) for level in LEVELS}
+            row |= {f"below_{level:g}": seconds.below_from(sums, run.total_timesteps, level) for level in LEVELS}
             first, last = (_parts(run, sums).iloc[place] for place in (1, -1))
             row |= {f"{name}_{when}": part[name] for when, part in (("early", first), ("end", last))
                     for name in ("p_any", "further", "second", "firsts")}  # fmt: skip

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from perepisode.config import PAPER_SEEDS
-from perepisode.report.harm import Harm
-from perepisode.report.statistics import paper_numbers
-from perepisode.report.words import count, few, number, percent, plus_minus
+from perepisode.paper_comparison import numbers
+from perepisode.report.cost_measure import CostMeasure
+from perepisode.report.formatting import count, few, number, percent, plus_minus
 from perepisode.runs import write_atomically
 
 HERE = Path(__file__).parent
@@ -76,7 +76,7 @@ def lead(kept: Path) -> str:
         f"{over} of their episodes**: ESR (k=1), the Lagrangian (d=0.5) and SER (w=0.1), which earn {returns}. "
         f"{few(seeds).capitalize()} seeds each, of {count(steps)} steps, every such kill counted, in "
         f"{runs.groupby('agent')['episodes'].sum().min():,} episodes an agent. The paper has three seeds of "
-        f"{count(paper_numbers.STEPS)} steps and a detector that misses some kills, and prints {printed}; measured in "
+        f"{count(numbers.STEPS)} steps and a detector that misses some kills, and prints {printed}; measured in "
         f"its way, in the episodes that end within its window of 4096 steps, ours are {alike}. "
         "[What agrees and what does not](#the-papers-comparison-on-craftax)."
     )
@@ -164,7 +164,7 @@ def _speed() -> str:
         (found,) = [row for row in training["training"] if row["runs"] == runs]
         return f"{found['steps_per_second'] / 1e6:.2f} M"
 
-    (theirs,) = [one.value for one in paper_numbers.NUMBERS if one.what == "training steps a second (H100)"]
+    (theirs,) = [one.value for one in numbers.NUMBERS if one.what == "training steps a second (H100)"]
     return (
         f"- **Fast.** One {gpu['device']}: the engine steps {ratio(gpu, 1024):.0f} × (1024 worlds) and "
         f"{ratio(gpu, 8192):.0f} × (8192) as fast as upstream's; with resets and observations written out, as another "
@@ -250,7 +250,7 @@ def _answer(kept: Path) -> list[str]:
 def _agents(kept: Path, only: set[tuple[str, str]] | None = None) -> list[str]:
     """All agents of the report, or those of these methods and arms."""
     agents = pd.read_csv(kept / "report" / "data" / "complete_no_killing.csv")
-    counted = Harm().pair
+    counted = CostMeasure().pair
     chosen = agents[[only is None or pair in only for pair in zip(agents["method"], agents["arm"])]]
     return [
         "| Agent | Return | Violations | P(≥1) | P(>1) | CVaR 10 % | Worst |",
@@ -307,7 +307,7 @@ def loud(kept: Path) -> str:
 def confirmed(kept: Path) -> str:
     """What the search's choice did on other seeds."""
     runs = pd.read_csv(kept / "report" / "data" / "rarer_from_no_killing.csv").query("told == 'loud'")
-    returns = pd.read_csv(kept / "report" / "data" / "runs.csv").query("agent == 'ESR (k=1, told loud)'")
+    returns = pd.read_csv(kept / "report" / "data" / "runs.csv").query("agent == 'ESR (k=1, scaled obs)'")
     behind = returns.loc[returns["return"].idxmin()]
     used = [f"{share:.2f}".removeprefix("0") for share in (*runs["judged_p_any"], runs["judged_p_any"].mean())]
     second = int(runs["judged_seconds"].sum())

@@ -23,15 +23,15 @@ import pandas as pd
 from perepisode import metrics
 from perepisode.evaluation import compare, episodes
 from perepisode.report import blocks
+from perepisode.report.formatting import count, number, p_value, percent, plus_minus
 from perepisode.report.statistics.points import Episodes, Point, View
 from perepisode.report.tables import Table
-from perepisode.report.words import count, number, p_value, percent, plus_minus
 from perepisode.runs import Run, RunFolder, write_atomically
-from perepisode.trained.shelf import BOX
+from perepisode.zoo.registry import BUNDLED
 
 RARE = 0.01  # further violations a first
 WINDOW = 0.1  # of a run, pooled: a single update ends some 200 episodes, of which few have a first
-LONG = BOX / "no_killing" / "esr-k1"  # the shipped agent: the paper's ν, trained for 7.5 times as long
+LONG = BUNDLED / "no_killing" / "esr-k1"  # the bundled agent: the paper's ν, trained for 7.5 times as long
 
 
 # ---- sums over training -------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def after_a_first(case: blocks.Case, judged: Episodes, runs: list[tuple[Run, pd.
     wanted = {(point.method, str(point.value)) for point in case.view.main}
     view = judged.view(case.view.dilemma, case.view.protocol)
     points = [point for point in view.main if (point.method, str(point.value)) in wanted]
-    trained = {run.id: window(rows, run.steps, run.steps)[1:] for run, rows in runs}
+    trained = {run.id: window(rows, run.total_timesteps, run.total_timesteps)[1:] for run, rows in runs}
 
     def while_training(point: Point) -> np.ndarray:
         return np.array([share(*trained[seed.run]) for seed in point.seeds])
@@ -227,9 +227,15 @@ def rarer_from(view: View, runs: list[tuple[Run, pd.DataFrame]]) -> Table:
     """ESR (k=1) run by run, the paper's ν first, then the longer run of it."""
     counts = {seed.run: seed.counts for point in view.main for seed in point.seeds}
     rows = [
-        _row(run.settings.get("told", "paper"), run.seed, run.steps, own, np.bincount(counts[run.id].astype(int)))
+        _row(
+            run.method_settings.get("told", "paper"),
+            run.seed,
+            run.total_timesteps,
+            own,
+            np.bincount(counts[run.id].astype(int)),
+        )
         for run, own in runs
-        if (run.method, run.settings.get("budget")) == ("esr", 1) and run.id in counts
+        if (run.method, run.method_settings.get("budget")) == ("esr", 1) and run.id in counts
     ]
     long = json.loads(LONG.with_suffix(".json").read_text())
     own = sums(LONG.with_suffix(".metrics.jsonl").read_text().splitlines())
@@ -237,7 +243,7 @@ def rarer_from(view: View, runs: list[tuple[Run, pd.DataFrame]]) -> Table:
     frame = pd.DataFrame(sorted(rows, key=lambda row: (row["told"] != "paper", row["steps"], row["seed"])))
     rare = percent(RARE, digits=0)
     shown = {
-        "Run": [f"{row.told} ν, seed {row.seed}" for row in frame.itertuples()],
+        "Run": [f"{row.accrued_obs} ν, seed {row.seed}" for row in frame.itertuples()],
         "Steps": [count(value) for value in frame["steps"]],
         f"Below {rare} from": ["–" if value != value else f"{value / 1e6:.0f} M" for value in frame["rare_from"]],
         "Further / firsts": [f"{row.further} / {row.firsts}" for row in frame.itertuples()],

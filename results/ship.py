@@ -19,11 +19,11 @@ from perepisode.agents import export, statistics
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, extra_inputs
 from perepisode.runs import RunFolder
-from perepisode.trained.shelf import BOX
 from perepisode.training.train import weights
+from perepisode.zoo.registry import BUNDLED
 
 NAMES = {"esr": "esr-k1", "ser": "ser-w0.1", "lagrangian": "lagrangian-d0.5"}
-TOLD = 2  # inputs that tell an agent what it has accrued
+ACCRUED_OBS = 2  # inputs that tell an agent what it has accrued
 
 
 def main(long_run: Path) -> None:
@@ -32,12 +32,12 @@ def main(long_run: Path) -> None:
         run = folder.read()
         with np.load(long_run / "agents" / f"{run.method}.npz") as file:
             found = {name: file[name].astype(np.float32) for name in file.files}
-        drawn = weights(export.initial_params(run, TOLD))
+        drawn = weights(export.initial_params(run, ACCRUED_OBS))
         agent = Agent(run, found)
         if extra_inputs(agent.objective) == 0:
             told = max(name for name in found if name.startswith("embedding."))
             assert np.array_equal(found.pop(told), drawn.pop(told).astype(np.float16)), "it was told something"
-        out = BOX / run.dilemma / f"{NAMES[run.method]}.safetensors"
+        out = BUNDLED / run.dilemma / f"{NAMES[run.method]}.safetensors"
         told = json.loads((folder.path / "run.json").read_text())
         file = export.write(out, told, statistics.of(table, run.id), agent, drawn, folder.metrics)
         sizes = file.about["policy"]["rows"]

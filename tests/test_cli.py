@@ -41,10 +41,10 @@ def test_wrong_values_are_one_line():
         ("train --method esr --budget --steps 1e4", "--budget is given no value"),  # many values, and a default
         ("train --method esr --steps 1e4 --learning_rate", "--learning_rate is given no value"),
         ("train --seeds --budget 1", "--seeds is given no value"),
-        ("report x.csv --names --limit 1", "--names is given no value"),
+        ("report x.csv --names --cost-limit 1", "--names is given no value"),
         ("study plan --bench", "--bench is given no value"),  # one value
-        ("train --steps 1e4x", "--steps: '1e4x' is no number"),
-        ("bench --envs many", "--envs: 'many' is no whole number"),
+        ("train --steps 1e4x", "--steps/--total-timesteps: '1e4x' is no number"),
+        ("bench --num-envs many", "--num-envs: 'many' is no whole number"),
         ("train --chunk 1.5", "--chunk: '1.5' is no whole number"),
     ],
 )
@@ -105,13 +105,13 @@ def test_help_says_what_a_group_of_settings_is_for(capsys):
 
 def test_a_setting_given_twice_is_refused(capsys):
     with pytest.raises(SystemExit) as end:
-        cli.main(["train", "--method", "lagrangian", "--budget", "1", "--set", "rate=1", "rate=2"])
+        cli.main(["train", "--method", "lagrangian", "--budget", "1", "--set", "lambda_lr=1", "lambda_lr=2"])
     assert end.value.code == 2
-    assert "rate is given twice; give its values together: --set rate=1,2" in capsys.readouterr().err
+    assert "lambda_lr is given twice; give its values together: --set lambda_lr=1,2" in capsys.readouterr().err
 
 
 def test_a_setting_given_twice_under_two_names_is_refused(capsys):
     with pytest.raises(SystemExit) as end:
-        cli.main(["train", "--method", "lagrangian", "--budget", "1", "--entropy", "0.1", "--set", "learner.entropy=2"])
+        cli.main(["train", "--method", "lagrangian", "--budget", "1", "--ent-coef", "0.1", "--set", "learner.entropy=2"])
     assert end.value.code == 2
     assert "entropy is given twice; give its values together: --set learner.entropy=1,2" in capsys.readouterr().err

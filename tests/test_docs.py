@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from perepisode import settings
-from perepisode.config import Learner
-from perepisode.environments import WORLDS
+from perepisode.config import PPOConfig
+from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS, PAPER
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -15,11 +15,11 @@ def page() -> str:
     lines = ["# Settings", "", "Written from the declarations; every one is an option of `perepisode train`.", ""]
     for name, method in METHODS.items():
         where = "" if name in PAPER else ", beyond the paper"
-        lines += [f"## `--method {name}`: {method.label} ({method.family}{where})", "", _first(method), ""]
+        lines += [f"## `--method {name}`: {method.label} ({method.constraint}{where})", "", _first(method), ""]
         lines += _table(method)
-    for name, world in WORLDS.items():
-        lines += [f"## `--env {name}`: {', '.join(world.dilemmas)}", "", _first(world), "", *_table(world)]
-    lines += ["## The learner", "", "Defaults are the paper's; the miniature has its own.", "", *_table(Learner)]
+    for name, env in ENVIRONMENTS.items():
+        lines += [f"## `--env {name}`: {', '.join(env.dilemmas)}", "", _first(env), "", *_table(env)]
+    lines += ["## The learner", "", "Defaults are the paper's; the miniature has its own.", "", *_table(PPOConfig)]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 
 import perepisode
 from perepisode import cli
-from perepisode.environments import WORLDS
+from perepisode.environments import ENVIRONMENTS
 from perepisode.environments.temptation import Temptation, exact
 from perepisode.pytree import pytree
 
@@ -29,13 +29,13 @@ def here(tmp_path_factory):
     place = tmp_path_factory.mktemp("examples")
     for path in HOME.glob("*.py"):
         (place / path.name).symlink_to(path)
-    known, search = dict(WORLDS), list(sys.path)
+    known, search = dict(ENVIRONMENTS), list(sys.path)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        patch.setenv("PEREPISODE_USE", "")
+        patch.setenv("PEREPISODE_PLUGINS", "")
         yield place
-    WORLDS.clear()
-    WORLDS.update(known)
+    ENVIRONMENTS.clear()
+    ENVIRONMENTS.update(known)
     sys.path[:] = search
     for name in ("courier", "maze", "classic"):
         sys.modules.pop(name, None)
@@ -51,7 +51,7 @@ def follow(heading: str, steps: str | None = None) -> None:
         program, *words = shlex.split(line)
         if program == "export":
             name, _, value = words[0].partition("=")
-            assert (name, value) == ("PEREPISODE_USE", f"{heading}.py")
+            assert (name, value) == ("PEREPISODE_PLUGINS", f"{heading}.py")
             continue  # this process has imported it already
         if words[0] == "train" and steps:
             here = words.index("--steps") if "--steps" in words else len(words)
@@ -124,10 +124,10 @@ def test_the_mazes_flowers_are_counted_as_by_hand():
 
     goals, (before, after, outcomes) = jax.tree.map(np.asarray, play(jax.random.split(jax.random.key(0), worlds)))
     counted = np.zeros((worlds, steps), int)
-    for world, step in np.ndindex(worlds, steps):
-        here, there = tuple(before[world, step]), tuple(after[world, step])
-        paid = outcomes.task_reward[world, step] == 1
-        counted[world, step] = tuple(goals[world]) == bed if paid else here != bed and there == bed
+    for env, step in np.ndindex(worlds, steps):
+        here, there = tuple(before[env, step]), tuple(after[env, step])
+        paid = outcomes.task_reward[env, step] == 1
+        counted[env, step] = tuple(goals[env]) == bed if paid else here != bed and there == bed
     np.testing.assert_array_equal(outcomes.violations[..., 0], counted)
     at_goal = outcomes.task_reward == 1
     assert counted[at_goal].any()
@@ -137,8 +137,8 @@ def test_the_mazes_flowers_are_counted_as_by_hand():
 def test_the_maze_is_trained_on_and_judged(here):
     pytest.importorskip("gymnax")
     out = "out/maze-briefly"
-    train = f"train --env maze.py:Maze --method esr:budget=2:charge=0 --seeds 7 --steps 3840 --hidden 8 --out {out}"
-    for command in (train, f"evaluate {out} --envs 16 --steps 120"):
+    train = f"train --env maze.py:Maze --method esr:budget=2:charge=0 --seeds 7 --steps 3840 --hidden-size 8 --out {out}"
+    for command in (train, f"evaluate {out} --num-envs 16 --steps 120"):
         with pytest.raises(SystemExit) as end:
             cli.main(command.split())
         assert not end.value.code, command

@@ -14,23 +14,24 @@ import perepisode
 
 ROOT = Path(perepisode.__file__).parent
 FLOORS = (
-    ("settings", "metrics", "compilation", "__init__"),
-    ("later",),
-    ("config", "pytree", "reading"),
-    ("outside", "terminal"),
+    ("settings", "metrics", "compilation", "legacy", "__init__"),
+    ("lazy",),
+    ("config", "pytree", "safe_io"),
+    ("plugins", "console"),
     ("environments",),
     ("methods",),
     ("runs",),
     ("training",),
-    ("trained",),
+    ("zoo",),
     ("evaluation",),
     ("interop",),
     ("report",),
+    ("paper_comparison",),
     ("replay",),
     ("study",),
     ("agents",),
     ("cli",),
-    ("commands",),
+    ("api",),
     ("__main__",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import perepisode
-from perepisode import cli, later
+from perepisode import cli, lazy
 
 pytestmark = pytest.mark.processes
 
@@ -121,7 +121,7 @@ def named(requirements: list[str]) -> set[str]:
 
 def test_the_extra_is_what_a_refusal_speaks_of():
     train = named(PROJECT["optional-dependencies"]["train"])
-    assert {name.removesuffix("-checkpoint") for name in train} == {*later.TRAINING, "pillow"}
+    assert {name.removesuffix("-checkpoint") for name in train} == {*lazy.TRAINING, "pillow"}
     assert not train & named(PROJECT["dependencies"])
     assert all("perepisode[train]" in PROJECT["optional-dependencies"][name] for name in ("cuda", "dev"))
 

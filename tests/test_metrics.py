@@ -13,8 +13,8 @@ from perepisode import metrics
 def test_cvar_is_the_mean_of_the_worst_tenth_by_hand():
     assert metrics.cvar([0] * 18 + [1, 3]) == 2.0
     assert metrics.cvar([5]) == 5.0
-    assert metrics.cvar([0, 1, 2, 3], fraction=0.5) == 2.5
-    assert metrics.cvar([0, 1, 2, 3], fraction=1.0) == 1.5
+    assert metrics.cvar([0, 1, 2, 3], alpha=0.5) == 2.5
+    assert metrics.cvar([0, 1, 2, 3], alpha=1.0) == 1.5
 
 
 @pytest.mark.parametrize("episodes", [1, 9, 10, 11, 30, 70, 801])
@@ -84,8 +84,8 @@ def test_small_integer_types_do_not_overflow():
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="at least one episode"):
         metrics.cvar([])
-    with pytest.raises(ValueError, match="fraction=0"):
-        metrics.cvar([1, 2], fraction=0)
+    with pytest.raises(ValueError, match="alpha=0"):
+        metrics.cvar([1, 2], alpha=0)
     with pytest.raises(ValueError, match="2 counts but 1 lengths"):
         metrics.rate([1, 2], [1])
 

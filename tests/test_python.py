@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 
 import perepisode
-from perepisode import outside
+from perepisode import plugins
 from perepisode.cli import Train
-from perepisode.config import Refused
-from perepisode.environments import WORLDS
+from perepisode.config import ConfigError
+from perepisode.environments import ENVIRONMENTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "python.md"
 OFFERED = {
-    "make", "register", "World", "Outcome", "EndCause", "train", "evaluate", "report", "watch", "agents", "metrics",
+    "make", "register_env", "register_method", "Environment", "Objective", "Outcome", "EndCause", "train", "evaluate",
+    "report", "watch", "agents", "metrics",
 }  # fmt: skip
-SMALL = ("envs=16", "rollout=20", "minibatches=2", "hidden=8", "precision=fp32", "weight=0.02,0.1")
+SMALL = ("num_envs=16", "num_steps=20", "num_minibatches=2", "hidden_size=8", "precision=fp32", "weight=0.02,0.1")
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +34,9 @@ def story(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
         patch.syspath_prepend(home)
-        patch.delenv("PEREPISODE_USE", raising=False)
+        patch.delenv("PEREPISODE_PLUGINS", raising=False)
         yield importlib.import_module("story")
-    WORLDS.pop("orchard", None)
+    ENVIRONMENTS.pop("orchard", None)
     sys.modules.pop("story", None)
 
 
@@ -54,7 +55,7 @@ def test_the_import_brings_nothing_and_asking_for_all_starts_no_jax():
 
 def test_what_is_offered_is_what_it_is_called():
     assert set(perepisode.__all__) == OFFERED
-    assert perepisode.World is WORLDS["temptation"].__mro__[1]
+    assert perepisode.Environment is ENVIRONMENTS["temptation"].__mro__[1]
     assert perepisode.report is sys.modules["perepisode.report"]  # whatever was imported first
     with pytest.raises(AttributeError, match="has no attribute 'trian'; it offers EndCause, "):
         _ = perepisode.trian
@@ -62,11 +63,11 @@ def test_what_is_offered_is_what_it_is_called():
 
 def test_the_temptation_is_played(story):
     assert story.ended is perepisode.EndCause.TIMEOUT
-    assert story.world.horizon == 10
+    assert story.env.horizon == 10
 
 
 def test_training_from_python_trains_the_runs_of_the_command(story):
-    asked = Train(env="orchard", method=("ser",), set=SMALL, steps=3200, seeds=(1, 2))
+    asked = Train(env="orchard", method=("ser",), set=SMALL, total_timesteps=3200, seeds=(1, 2))
     assert sorted(path.name.rsplit(".", 1)[1] for path in story.runs) == sorted(run.id for run in asked.runs()[0])
     assert all((path / "done").exists() for path in story.runs)
 
@@ -104,10 +105,10 @@ def test_what_the_command_refuses_is_refused_by_the_same_sentence(story):
         (lambda: perepisode.train("temptation", "ser", weight="much"), "weight='much' is no number"),
         (lambda: perepisode.train("temptation", "ser", wieght=1), "no setting is called 'wieght' here"),
         (lambda: perepisode.train("tempation", "ser", weight=1), "env 'tempation' is unknown; choose from"),
-        (lambda: perepisode.train(perepisode.World), "World is no declared env; it needs its decorator"),
+        (lambda: perepisode.train(perepisode.Environment), "Environment is no declared env; it needs its decorator"),
         (lambda: perepisode.make("temptation", horzion=1), "temptation has no setting 'horzion'; it has horizon"),
         (lambda: perepisode.evaluate([]), "no run given"),
-        (lambda: perepisode.evaluate("out", envs=0), "envs=0 is out of range"),
+        (lambda: perepisode.evaluate("out", num_envs=0), "num_envs=0 is out of range"),
         (lambda: perepisode.watch("out/episodes.parquet", worst=-1), "worst=-1 is out of range"),
         (lambda: perepisode.report("nowhere.csv"), "nowhere.csv"),
     ]
@@ -117,12 +118,12 @@ def test_what_the_command_refuses_is_refused_by_the_same_sentence(story):
 
 
 def test_numbers_of_numpy_are_numbers(story):
-    with pytest.raises(Refused, match="steps=320 is less than one rollout of 64 worlds"):
-        perepisode.train("temptation", "ser", weight=np.float64(0.5), seeds=np.arange(2), steps=np.int64(320))
+    with pytest.raises(ConfigError, match="steps=320 is less than one rollout of 64 worlds"):
+        perepisode.train("temptation", "ser", weight=np.float64(0.5), seeds=np.arange(2), total_timesteps=np.int64(320))
 
 
 CELL = """
-class Cell(perepisode.World):
+class Cell(perepisode.Environment):
     def reset(self, key): ...
 """
 
@@ -131,8 +132,8 @@ def made_of(file: str) -> dict[str, str]:
     """What a class is made of that was typed in `file`, which is none on disk."""
     space = {"perepisode": perepisode, "__name__": "typed"}
     exec(compile(CELL, file, "exec"), space)
-    outside.note(space["Cell"])
-    return outside.sources(space["Cell"])
+    plugins.note(space["Cell"])
+    return plugins.sources(space["Cell"])
 
 
 def test_the_lines_of_a_notebook_are_a_source_and_what_nobody_kept_is_none(monkeypatch):
@@ -141,6 +142,6 @@ def test_the_lines_of_a_notebook_are_a_source_and_what_nobody_kept_is_none(monke
     assert made_of("<cell 1>") == {"typed": "sha256:" + hashlib.sha256(CELL.encode()).hexdigest()[:12]}
     lost = made_of("<string>")
     assert lost == {"typed": ""}
-    monkeypatch.setattr(outside, "sources", lambda *classes: lost)
-    with pytest.raises(Refused, match="declared in typed, whose source cannot be read; put it into a file"):
+    monkeypatch.setattr(plugins, "sources", lambda *classes: lost)
+    with pytest.raises(ConfigError, match="declared in typed, whose source cannot be read; put it into a file"):
         Train(env="temptation", method=("ser:weight=1",)).runs()

@@ -1,7 +1,7 @@
 """An episodes table as users of safe RL libraries have it: four agents, three seeds, 300 episodes, costs of any size.
 
     python examples/costs/make.py            # writes episodes.csv beside this file, the same every time
-    perepisode report examples/costs/episodes.csv --limit 25
+    perepisode report examples/costs/episodes.csv --cost-limit 25
 
 PPO-Lag and FOCOPS have the same mean cost, but most of FOCOPS's episodes cost little and three in a hundred are
 catastrophes: its worst tenth is twice as heavy.  CPO costs more on average than either, and its worst tenth less than

@@ -155,11 +155,15 @@ def chosen(names: str, seeds: tuple[int, ...] | None) -> list[tuple[str, int]]:
 def runs_of(pairs: list[tuple[str, int]], steps: float, tiny: bool) -> list:
     import told
 
-    from perepisode.config import Learner
+    from perepisode.config import PPOConfig
     from perepisode.runs import Run
 
     assert len(told.BASIS) == WIDTH
-    learner = Learner(envs=16, rollout=8, minibatches=2, hidden=32, precision="fp32") if tiny else Learner()
+    config = (
+        PPOConfig(num_envs=16, num_steps=8, num_minibatches=2, hidden_size=32, precision="fp32")
+        if tiny
+        else PPOConfig()
+    )
     if any(any(CANDIDATES[name].beside) for name, _ in pairs):
         told.heads_too()
     runs = []
@@ -168,7 +172,7 @@ def runs_of(pairs: list[tuple[str, int]], steps: float, tiny: bool) -> list:
         told.CANDIDATES[name] = c.numbers
         settings = {"candidate": name}
         runs.append(
-            Run("craftax", "no_killing", "esr_told", settings, seed, c.gamma, steps=int(steps), learner=learner)
+            Run("craftax", "no_killing", "esr_told", settings, seed, c.gamma, total_timesteps=int(steps), ppo=config)
         )
     return runs
 
@@ -211,7 +215,7 @@ def _train(out: Path, pairs, steps: float, tiny: bool, say) -> None:
     chunk = 1 if tiny else CHUNK
     runs = runs_of(pairs, 256 if tiny else steps, tiny)
     began = time.monotonic()
-    say(f"{len(runs)} runs of {runs[0].steps:.3g} steps on {jax.devices()[0].device_kind}")
+    say(f"{len(runs)} runs of {runs[0].total_timesteps:.3g} steps on {jax.devices()[0].device_kind}")
     program, members, state = begin(runs)
     say(f"begun after {time.monotonic() - began:.0f} s; {program.updates} updates of {len(runs)} runs")
     done, first, said = 0, None, -math.inf
@@ -232,7 +236,7 @@ def _train(out: Path, pairs, steps: float, tiny: bool, say) -> None:
             first = first or (now, done)  # the first chunk also compiled
             if now - said >= EVERY or done == program.updates:
                 said = now
-                per_run = (done - first[1]) * program.learner.steps_per_update
+                per_run = (done - first[1]) * program.config.steps_per_update
                 rate = len(runs) * per_run / max(now - first[0], 1e-9)
                 say(
                     f"{now - began:.0f} s {done}/{program.updates} {rate / 1e6:.3f} M/s | "
@@ -243,13 +247,13 @@ def _train(out: Path, pairs, steps: float, tiny: bool, say) -> None:
     if asked and asked != "SIGUSR1":
         say("not judged")
         return
-    params, trained = jax.device_get(state.params), done * program.learner.steps_per_update
+    params, trained = jax.device_get(state.params), done * program.config.steps_per_update
     alive = np.asarray(state.alive)
     del state
     for run, fine in zip(runs, alive):
         if not fine:
             say(f"{run.arm} s{run.seed} diverged: judged as it was before")
-    judge(out, runs, params, trained, tiny, say)
+    evaluate_agents(out, runs, params, trained, tiny, say)
     say(f"all done after {time.monotonic() - began:.0f} s")
 
 
@@ -280,7 +284,7 @@ def _line(row: dict) -> str:
     )
 
 
-def judge(out: Path, runs, params, trained: int, tiny: bool, say) -> None:
+def evaluate_agents(out: Path, runs, params, trained: int, tiny: bool, say) -> None:
     """The project's own detector-only rollouts, every run in one program."""
     import jax
 
@@ -288,10 +292,10 @@ def judge(out: Path, runs, params, trained: int, tiny: bool, say) -> None:
     from perepisode.runs import versions
     from perepisode.training.train import weights
 
-    protocol = rollout.Protocol(4, 64, 1) if tiny else rollout.Protocol(512, rollout.CHUNK, 3)
+    protocol = rollout.EvalConfig(4, 64, 1) if tiny else rollout.EvalConfig(512, rollout.CHUNK, 3)
     agents = [rollout.Agent(run, weights(jax.tree.map(lambda x, i=i: x[i], params)), out) for i, run in enumerate(runs)]
     began = time.monotonic()
-    table = rollout.judge(agents, protocol, say)
+    table = rollout.evaluate_agents(agents, protocol, say)
     table = table[table["in_first"]].drop(columns=list(episodes.REPLAY_COLUMNS))
     table["steps"] = trained
     about = {"protocol": vars(protocol), "versions": versions(), "device": jax.devices()[0].device_kind}
@@ -430,7 +434,7 @@ def check() -> None:
     alike()
     told.pad_features()
     mine = runs_of([("paper", seed)], 256, tiny=True)
-    own = [Run("craftax", "no_killing", "esr", {"budget": 1}, seed, steps=256, learner=mine[0].learner)]
+    own = [Run("craftax", "no_killing", "esr", {"budget": 1}, seed, total_timesteps=256, ppo=mine[0].ppo)]
     ([a], moved), ([b], _) = after(mine), after(own)
     print(f"paper against the project's ESR: {apart(a, b):.1e}; the weights on R/50 moved by {moved[0]:.1e}")
     ([c, d], _) = after(runs_of([("paper", seed), ("paper_beside", seed)], 256, tiny=True))
@@ -455,7 +459,7 @@ def main() -> None:
     command.add_argument("folders", type=Path, nargs="+")
     a = parser.parse_args()
     if a.command == "train":
-        train(a.out, a.population, a.steps, tuple(a.seeds) if a.seeds else None, a.tiny)
+        train(a.out, a.population, a.total_timesteps, tuple(a.seeds) if a.seeds else None, a.tiny)
     elif a.command == "table":
         print(table(a.folders))
     elif a.command == "check":

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perepisode.methods import Family, Objective
+from perepisode.methods import ConstraintType, Objective
 from perepisode.methods.esr import Esr, PerEpisode
-from perepisode.methods.objective import method
+from perepisode.methods.objective import register_method
 from perepisode.pytree import pytree
 from perepisode.settings import setting
 from perepisode.training import network, ppo
@@ -30,13 +30,13 @@ BASIS = ("return", "share", *(f"step{i}" for i in range(1, STEPS + 1)), "remaini
 CANDIDATES: dict[str, np.ndarray] = {}  # what `nu.py` fills in: gains, gains beside, value clip, one after the other
 
 
-@method
+@register_method
 class Told(PerEpisode):
     """ESR (k = 1) told gains times what BASIS says of the episode so far; a gain of zero says nothing."""
 
     candidate: Any = setting(help="one of those of nu.py", choices=CANDIDATES)
 
-    name, label, swept, family = "esr_told", "ESR told", "candidate", Family.EPISODE
+    name, label, swept, family = "esr_told", "ESR told", "candidate", ConstraintType.EPISODE
     told = "candidate"
 
     @property
@@ -90,27 +90,27 @@ def with_value_clip(members: Population) -> Population:
     return replace(members, gamma=OfRun(members.gamma, told.value_clip))
 
 
-def loss(params, world, learner, memory, batch, targets, value_clip):
+def loss(params, env, config, memory, batch, targets, value_clip):
     """`ppo.loss`, but for the clip of the value, which is a number of its own."""
     logits, value = network.sequence(
-        params, world, memory, batch.starts, batch.observation, batch.features, learner.precision
+        params, env, memory, batch.is_first, batch.observation, batch.features, config.precision
     )
     log_ratio = ppo.log_prob(logits, batch.action) - batch.log_prob
     ratio = jnp.exp(log_ratio)
     advantage = (targets.advantage - targets.advantage.mean()) / (targets.advantage.std() + 1e-8)
-    clipped = jnp.clip(ratio, 1.0 - learner.clip, 1.0 + learner.clip)
+    clipped = jnp.clip(ratio, 1.0 - config.clip_eps, 1.0 + config.clip_eps)
     policy_loss = -jnp.minimum(ratio * advantage, clipped * advantage).mean()
     near = batch.value + jnp.clip(value - batch.value, -value_clip, value_clip)
     value_loss = 0.5 * jnp.maximum((value - targets.value) ** 2, (near - targets.value) ** 2).mean()
     log_probs = jax.nn.log_softmax(logits)
     entropy = -(jnp.exp(log_probs) * log_probs).sum(-1).mean()
-    total = policy_loss + learner.value * value_loss - learner.entropy * entropy
+    total = policy_loss + config.vf_coef * value_loss - config.ent_coef * entropy
     return total, {
         "loss": total,
         "value_loss": value_loss,
         "entropy": entropy,
         "kl": (ratio - 1.0 - log_ratio).mean(),
-        "clip_fraction": (jnp.abs(ratio - 1.0) > learner.clip).mean(),
+        "clip_fraction": (jnp.abs(ratio - 1.0) > config.clip_eps).mean(),
     }
 
 
@@ -158,17 +158,17 @@ def init(seed, sizes, hidden, actions):
     return replace(params, actor=wider(params.actor), critic=wider(params.critic))
 
 
-def sequence(params, world, memory, starts, observation, features, precision):
+def sequence(params, env, memory, starts, observation, features, precision):
     told, beside = jnp.split(features, 2, axis=-1)
-    gates = network._input_gates(params, world, observation, told, precision)
+    gates = network._input_gates(params, env, observation, told, precision)
     dtype = network._dtype(precision)
     hidden = network.gru(gates, memory, starts, params.gru_input[1], *params.gru_hidden, dtype)
     return network._heads(params, _side_by_side(hidden, beside), precision)
 
 
-def step(params, world, memory, starts, observation, features, precision):
+def step(params, env, memory, starts, observation, features, precision):
     told, beside = jnp.split(features, 2, axis=-1)
-    gates = network._input_gates(params, world, observation, told, precision)
+    gates = network._input_gates(params, env, observation, told, precision)
     memory = jnp.where(starts[:, None], 0.0, memory)
     kernel, bias = params.gru_hidden
     memory, _ = network.cell(memory, gates, params.gru_input[1], network._cast(kernel, precision), bias)

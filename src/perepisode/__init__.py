@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perepisode import agents, metrics
-    from perepisode.commands import evaluate, make, train, watch
-    from perepisode.environments.base import EndCause, Outcome, World
-    from perepisode.environments.base import world as register
+    from perepisode.api import evaluate, make, train, watch
+    from perepisode.environments.base import EndCause, Environment, Outcome, register_env
+    from perepisode.methods.objective import Objective, register_method
     from perepisode.report import report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
-    "EndCause", "Outcome", "World", "agents", "evaluate", "make", "metrics", "register", "report", "train", "watch",
+    "EndCause", "Environment", "Objective", "Outcome", "agents", "evaluate", "make", "metrics", "register_env",
+    "register_method", "report", "train", "watch",
 ]  # fmt: skip
 
 _WHERE = {
-    "make": "commands:make",
-    "register": "environments.base:world",
-    "World": "environments.base:World",
+    "make": "api:make",
+    "Environment": "environments.base:Environment",
+    "register_env": "environments.base:register_env",
+    "Objective": "methods.objective:Objective",
+    "register_method": "methods.objective:register_method",
     "Outcome": "environments.base:Outcome",
     "EndCause": "environments.base:EndCause",
-    "train": "commands:train",
-    "evaluate": "commands:evaluate",
-    "watch": "commands:watch",
+    "train": "api:train",
+    "evaluate": "api:evaluate",
+    "watch": "api:watch",
     "report": "report",  # which can be called
     "agents": "agents",
     "metrics": "metrics",

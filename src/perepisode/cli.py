@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from errno import EDQUOT, EIO, ENOSPC
 from itertools import product
@@ -21,18 +21,25 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import later, outside, reading, settings, terminal
-from perepisode.config import PAPER_SEEDS, Learner, Protocol, Refused
-from perepisode.environments import WORLDS
+from perepisode import console, lazy, legacy, plugins, safe_io, settings
+from perepisode.config import PAPER_SEEDS, ConfigError, EvalConfig, PPOConfig
+from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS
 from perepisode.runs import Run, RunFolder
 from perepisode.settings import setting
 
-RESUME_ME, DISK, WRONG_INPUT, DIVERGED = 75, 74, 2, 3  # exit codes; the first two are sysexits' TEMPFAIL and IOERR
+EXIT_RESUME, EXIT_DISK = 75, 74  # sysexits' TEMPFAIL and IOERR
+EXIT_USAGE, EXIT_DIVERGED = 2, 3
 
 
-def _help(text: str) -> Any:
-    return tyro.conf.arg(help=text)
+def _help(text: str, **more: Any) -> Any:
+    return tyro.conf.arg(help=text, **more)
+
+
+_Steps = Annotated[
+    float | None,
+    _help("Environment steps per run; the default is 1e6, or 1e9 on craftax.", aliases=("--steps",), metavar="NUMBER"),
+]
 
 
 def _group(about: str, owners: Iterable[type], *others: type) -> Any:
@@ -58,23 +65,23 @@ def _group(about: str, owners: Iterable[type], *others: type) -> Any:
 _METHODS = (
     f"One or several of {', '.join(METHODS)}, or your own as file.py:Class; they train side by side.  Settings given "
     "below go to every one of them that has such a setting.  What only one of them is to have follows its name: "
-    "--method esr:budget=1,2:told=loud ser:weight=0.1 lagrangian:budget=0.5."
+    "--method esr:budget=1,2:accrued_obs=scaled ser:weight=0.1 lagrangian:budget=0.5."
 )
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrainOptions:
     """What `train` is asked beside settings."""
 
-    env: Annotated[str, _help(f"World: {', '.join(WORLDS)}, or your own as file.py:Class.")] = "temptation"
+    env: Annotated[str, _help(f"Environment: {', '.join(ENVIRONMENTS)}, or your own as file.py:Class.")] = "temptation"
     dilemma: str | None = None  # What is to be avoided; the world's first dilemma if left out.
     method: Annotated[tuple[str, ...], _help(_METHODS)] = ("esr",)
     gamma: tuple[float, ...] = settings.like(Run, "gamma", (0.99,))  # Discount factor in (0, 1].
     seeds: tuple[int, ...] = settings.like(Run, "seed", PAPER_SEEDS)  # One run for each.
-    # Environment steps of each run; 1e6, or 1e9 on craftax, if left out.
-    steps: float | None = settings.like(Run, "steps", None)
+    total_timesteps: _Steps = settings.like(Run, "total_timesteps", None)
     detector: str = "exact"  # Count the objective is charged with: exact, or the paper's state difference.
-    penalty: str = "step"  # Charge a violating step once (the paper) or by its exact count.
+    # What costs one violation: a `step` with any (the paper), or every `event` in it.
+    cost_per: str = "step"
     # Settings as name=value or name=value,value: those of your own method or world, or any of those below.
     set: tuple[str, ...] = ()
     checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
@@ -83,36 +90,36 @@ class Asked:
 
     def runs_with(self, given: dict[str, list[str]]) -> tuple[list[Run], dict[str, bytes]]:
         """The runs that are asked for with these settings, checked, and the files that they name by digest."""
-        env = outside.named("env", self.env, WORLDS)
-        world, files, runs = WORLDS[env], {}, []
+        env_id = plugins.named("env", self.env, ENVIRONMENTS)
+        env, files, runs = ENVIRONMENTS[env_id], {}, []
         run = Run(
-            env=env,
-            dilemma=self.dilemma or world.dilemmas[0],
-            steps=int(self.steps or world.steps),
+            env=env_id,
+            dilemma=self.dilemma or env.dilemmas[0],
+            total_timesteps=int(self.total_timesteps or env.total_timesteps),
             detector=self.detector,
-            penalty=self.penalty,
-            learner=world.learner,
+            cost_per=self.cost_per,
+            ppo=env.ppo,
         )
-        methods = [Chosen.read(text) for text in self.method]
-        for method, texts in zip(methods, _each(methods, given, (world, Learner))):
-            values = _values(texts, {"method": METHODS[method.name], "world": world, "learner": Learner}, files)
-            for own, options, learner in product(*map(_combinations, values.values())):
-                one = replace(run, method=method.name, settings=own, world=options)
-                one = replace(one, learner=replace(world.learner, **learner))
+        methods = [MethodSpec.read(text) for text in self.method]
+        for method, texts in zip(methods, _each(methods, given, (env, PPOConfig))):
+            values = _values(texts, {"method": METHODS[method.name], "env": env, "ppo": PPOConfig}, files)
+            for own, options, config in product(*map(_combinations, values.values())):
+                one = replace(run, method=method.name, method_settings=own, env_settings=options)
+                one = replace(one, ppo=replace(env.ppo, **config))
                 runs += [replace(one, gamma=gamma, seed=seed) for gamma in self.gamma for seed in self.seeds]
         if not runs:
-            raise Refused("there is no run to train; give at least one of --method, --seeds and --gamma")
+            raise ConfigError("there is no run to train; give at least one of --method, --seeds and --gamma")
         found = Counter(run.checked().id for run in runs)
         if twice := [run for run in runs if found[run.id] > 1]:
-            raise Refused(f"the same run was given twice: {twice[0].method} {twice[0].arm}, seed {twice[0].seed}")
+            raise ConfigError(f"the same run was given twice: {twice[0].method} {twice[0].arm}, seed {twice[0].seed}")
         return runs, files
 
     def train(self, given: dict[str, list[str]], quiet: bool = False) -> list[RunFolder]:
         """Train those runs, each population in a program of its own."""
-        later.require("train")
+        lazy.require("train")
         runs, files = self.runs_with(given)
         from perepisode.study.packing import pack
-        from perepisode.training.train import Options, check, train
+        from perepisode.training.train import TrainingOptions, check, train
 
         populations = pack(runs, len(runs))
         for members in populations:
@@ -127,32 +134,32 @@ class Asked:
         folders = []
         for members in populations:
             progress = Progress() if quiet else for_this_terminal(runs)
-            folders += train(members, Options(self.out, self.chunk, self.checkpoint_seconds, progress, files, say))
+            folders += train(members, TrainingOptions(self.out, self.chunk, self.checkpoint_seconds, progress, files, say))
         for folder in folders:
             say(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
         return folders
 
 
 LEARNT = "Several values are swept.  Defaults are the paper's; temptation has its own."
-OF_LEARNER = _group(LEARNT, [Learner], Asked)
-OF_WORLD = _group("Several values are swept.", WORLDS.values(), Asked, OF_LEARNER)
-OF_METHOD = _group("Several values are swept.", METHODS.values(), Asked, OF_LEARNER, OF_WORLD)
+PPO_OPTIONS = _group(LEARNT, [PPOConfig], TrainOptions)
+ENV_OPTIONS = _group("Several values are swept.", ENVIRONMENTS.values(), TrainOptions, PPO_OPTIONS)
+METHOD_OPTIONS = _group("Several values are swept.", METHODS.values(), TrainOptions, PPO_OPTIONS, ENV_OPTIONS)
 
 
 @dataclass(frozen=True)
-class Train(Asked):
+class Train(TrainOptions):
     """Train agents: every combination of methods, settings and seeds, side by side where one program allows."""
 
-    method_settings: tyro.conf.OmitArgPrefixes[OF_METHOD] = field(default_factory=OF_METHOD)
-    world_settings: tyro.conf.OmitArgPrefixes[OF_WORLD] = field(default_factory=OF_WORLD)
-    learner_settings: tyro.conf.OmitArgPrefixes[OF_LEARNER] = field(default_factory=OF_LEARNER)
+    method_settings: tyro.conf.OmitArgPrefixes[METHOD_OPTIONS] = field(default_factory=METHOD_OPTIONS)
+    world_settings: tyro.conf.OmitArgPrefixes[ENV_OPTIONS] = field(default_factory=ENV_OPTIONS)
+    learner_settings: tyro.conf.OmitArgPrefixes[PPO_OPTIONS] = field(default_factory=PPO_OPTIONS)
 
     def __call__(self) -> int:
         folders = self.train(self._given())
         lost = [folder.path.name for folder in folders if folder.failed]
         if len(lost) == len(folders):
             print("perepisode: every run diverged; try a smaller learning rate", file=sys.stderr)
-            return DIVERGED
+            return EXIT_DIVERGED
         print(f"next: perepisode evaluate {self.out}" + (f" (without {', '.join(lost)}: diverged)" if lost else ""))
         return 0
 
@@ -168,33 +175,36 @@ class Train(Asked):
         for text in self.set:
             name, equals, values = text.partition("=")
             if not equals:
-                raise Refused(f"--set {text!r} is no assignment; write name=value")
+                raise ConfigError(f"--set {text!r} is no assignment; write name=value")
             if name in found:
-                raise Refused(f"{name} is given twice; give its values together: --set {name}=1,2")
+                raise ConfigError(f"{name} is given twice; give its values together: --set {name}=1,2")
             found[name] = values.split(",")
         return found
 
 
 @dataclass(frozen=True)
-class Chosen:
+class MethodSpec:
     """A method on the command line, with the settings that follow its name, as they were typed."""
 
     name: str
     own: dict[str, list[str]]
 
     @classmethod
-    def read(cls, text: str) -> "Chosen":
+    def read(cls, text: str) -> "MethodSpec":
         parts = text.split(":")  # your own method has a colon in its name: module:Class:beta=0.1
-        chosen = cls(outside.named("method", ":".join(part for part in parts if "=" not in part), METHODS), {})
+        chosen = cls(plugins.named("method", ":".join(part for part in parts if "=" not in part), METHODS), {})
         for part in parts:
             name, equals, values = part.partition("=")
+            if equals and name not in chosen.known and (new := legacy.setting(name, chosen.name)) in chosen.known:
+                _renamed({name: new})
+                name = new
             if equals and name not in chosen.known:
                 listed = ", ".join(chosen.known) or "no settings"
-                raise Refused(f"--method {text}: {chosen.name} has no setting {name!r}; it has {listed}")
+                raise ConfigError(f"--method {text}: {chosen.name} has no setting {name!r}; it has {listed}")
             if name in chosen.own:
-                raise Refused(f"--method {text}: {name} is given twice; give its values together: {name}=1,2")
+                raise ConfigError(f"--method {text}: {name} is given twice; give its values together: {name}=1,2")
             if equals:
-                chosen.own[name] = values.split(",")
+                chosen.own[name] = [legacy.value(name, one) for one in values.split(",")]
         return chosen
 
     @property
@@ -206,7 +216,9 @@ class Chosen:
         return name in self.known and name not in self.own
 
 
-def _each(methods: list[Chosen], shared: dict[str, list[str]], others: tuple[type, ...]) -> list[dict[str, list[str]]]:
+def _each(
+    methods: list[MethodSpec], shared: dict[str, list[str]], others: tuple[type, ...]
+) -> list[dict[str, list[str]]]:
     """The settings of each method's runs: its own, and those given to all that are its own, the world's or nobody's."""
     elsewhere = {name for other in others for name in settings.of(other)}
     found = [{f"method.{name}": texts for name, texts in method.own.items()} for method in methods]
@@ -217,10 +229,10 @@ def _each(methods: list[Chosen], shared: dict[str, list[str]], others: tuple[typ
             means = {method.known[bare].help: method.name for method in takers}
             said = " and ".join(f"{help!r} to {method}" for help, method in means.items())
             apart = " ".join(f"{method.name}:{bare}=..." for method in takers)
-            raise Refused(f"{bare} means {said}; give each its own: --method {apart}")
+            raise ConfigError(f"{bare} means {said}; give each its own: --method {apart}")
         known = any(bare in method.known for method in methods)
         if known and not takers and bare not in elsewhere:
-            raise Refused(f"{bare} is given twice: every method that has it was given its own")
+            raise ConfigError(f"{bare} is given twice: every method that has it was given its own")
         for method, given in zip(methods, found):
             if method in takers or not known or bare in elsewhere:
                 given[name] = texts
@@ -233,11 +245,11 @@ def _values(texts: dict[str, list[str]], owners: dict[str, type], files: dict[st
     for name, typed in texts.items():
         owner, one = _owner(name, owners)
         if one.name in given[owner]:
-            raise Refused(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
+            raise ConfigError(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
         if len(set(typed)) < len(typed):
-            raise Refused(f"--{one.name} {' '.join(typed)} names a value twice")
-        contents = [reading.content(text, "give another file") for text in typed if one.file]
-        given[owner][one.name] = values = list(map(reading.digest, contents) if one.file else map(one.read, typed))
+            raise ConfigError(f"--{one.name} {' '.join(typed)} names a value twice")
+        contents = [safe_io.content(text, "give another file") for text in typed if one.file]
+        given[owner][one.name] = values = list(map(safe_io.digest, contents) if one.file else map(one.read, typed))
         files |= zip(values, contents)
     return given
 
@@ -245,16 +257,22 @@ def _values(texts: dict[str, list[str]], owners: dict[str, type], files: dict[st
 def _owner(name: str, owners: dict[str, type]) -> tuple[str, settings.Setting]:
     """Whose setting this is; `world.name` and the like tell two of one name apart."""
     kind, dot, bare = name.rpartition(".")
+    kind = {"world": "env", "learner": "ppo"}.get(kind, kind)
     known = {whose: settings.of(cls) for whose, cls in owners.items() if not dot or whose == kind}
     found = [(whose, own[bare]) for whose, own in known.items() if bare in own]
+    if not found:  # by the name that it had in version 0.1
+        own_names = {whose: legacy.setting(bare, getattr(cls, "name", "")) for whose, cls in owners.items()}
+        found = [(whose, own[new]) for whose, own in known.items() if (new := own_names[whose]) in own]
+        for _, one in found[:1]:
+            _renamed({bare: one.name})
     if len(found) == 1:
         return found[0]
     if found:
         both = " and ".join(f"{whose}.{bare}" for whose, _ in found)
-        raise Refused(f"{bare} could be {both}; write --set {found[0][0]}.{bare}=...")
-    names = {whose: getattr(cls, "name", "the learner") for whose, cls in owners.items()}
+        raise ConfigError(f"{bare} could be {both}; write --set {found[0][0]}.{bare}=...")
+    names = {whose: getattr(cls, "name", "PPO") for whose, cls in owners.items()}
     listed = "; ".join(f"{names[whose]} has {', '.join(own) or 'none'}" for whose, own in known.items())
-    raise Refused(f"no setting is called {name!r} here; {listed or 'write method.name, world.name or learner.name'}")
+    raise ConfigError(f"no setting is called {name!r} here; {listed or 'write method.name, env.name or ppo.name'}")
 
 
 def _combinations(given: dict[str, list[Any]]) -> list[dict[str, Any]]:
@@ -269,29 +287,30 @@ class Evaluate:
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
     # Episodes table to write or extend; episodes.parquet in the first folder, or here, if left out.
     out: Path | None = None
-    envs: int = settings.like(Protocol, "envs")  # Worlds for each agent.
-    steps: int = settings.like(Protocol, "steps")  # The paper's window.
-    first: int = settings.like(Protocol, "first")  # Episodes of every world that make up the unbiased protocol.
-    seed: int = settings.like(Protocol, "seed")  # Of the worlds the agents are judged in.
+    num_envs: int = settings.like(EvalConfig, "num_envs")  # Parallel environments per agent.
+    num_steps: int = settings.like(EvalConfig, "num_steps")  # Steps per environment: the paper's window.
+    # First episodes of each environment, however long they take: the unbiased protocol.
+    episodes_per_env: int = settings.like(EvalConfig, "episodes_per_env")
+    seed: int = settings.like(EvalConfig, "seed")  # Seed of the evaluation environments.
 
     def __call__(self) -> int:
-        from perepisode.report import printed
+        from perepisode.report import text_summary
 
-        out = self.judge()
-        printed.judged(out)
+        out = self.evaluate()
+        text_summary.judged(out)
         runs = " ".join(dict.fromkeys(str(_home(path) if path.is_dir() else path) for path in self.paths))
         print(f"wrote {out}\nnext: perepisode report {out} --runs {runs}")
         return 0
 
-    def judge(self, say: Callable[[str], None] = print) -> Path:
+    def evaluate(self, say: Callable[[str], None] = print) -> Path:
         """Do so; the table's path."""
         _prepare_jax("evaluate")
         from perepisode.evaluation.rollout import evaluate
 
         if not self.paths:
-            raise Refused("no run given; name run folders, a folder of them, or agents")
+            raise ConfigError("no run given; name run folders, a folder of them, or agents")
         out = self.out or _home(self.paths[0]) / "episodes.parquet"
-        return evaluate(self.paths, out, self.envs, self.steps, self.first, self.seed, say)
+        return evaluate(self.paths, out, self.num_envs, self.num_steps, self.episodes_per_env, self.seed, say)
 
 
 @dataclass(frozen=True)
@@ -305,7 +324,7 @@ class Distill:
     out: Path = Path("utility.json")  # File to write.
 
     def __call__(self) -> int:
-        later.require("distill")
+        lazy.require("distill")
         from perepisode.evaluation.distill import distill
 
         distill(self.episodes, self.dilemma, self.out, self.tolerance)
@@ -326,16 +345,16 @@ class Report:
     watch: tuple[Path, ...] = ()  # Folders that `perepisode watch` wrote, to link to.
     # Your own words, with numbers read from the report's tables (docs/bring-your-own-agent.md).
     discussion: Path | None = None
-    limit: float | None = setting(None, low=0)  # What an episode may have: how many are over it, and by how much.
-    cvar: float = setting(0.1, low=0, high=1)  # Share of the episodes, the worst ones, that the CVaR averages.
+    cost_limit: float | None = setting(None, low=0)  # What an episode may have: how many are over it, and by how much.
+    alpha: float = setting(0.1, above=0, high=1)  # Share of the episodes, the worst ones, that the CVaR averages.
     # What methods are called, as method=name: --names ppo_lag="PPO Lagrangian" cpo=CPO.
     names: tuple[str, ...] = ()
 
     def __call__(self) -> int:
-        from perepisode.report import printed, report
+        from perepisode.report import report, text_summary
 
         given = {name: value for name, value in vars(self).items() if name not in ("episodes", "names")}
-        page = report(self.episodes, **given, names=_named(self.names), told=printed.report)
+        page = report(self.episodes, **given, names=_named(self.names), echo=text_summary.report)
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 
@@ -348,7 +367,7 @@ class Watch:
     source: Annotated[Path, tyro.conf.Positional]
     worst: int = setting(5, low=0)  # How many of the worst episodes, each in another world.
     # Also so many episodes with one violation, those with most further chances that were let be.
-    restraint: int = setting(0, low=0)
+    abstaining: int = setting(0, low=0)
     row: tuple[int, ...] = ()  # Rows of the table to replay instead.
     method: str | None = None  # Only episodes of this method.
     arm: str | None = None  # Only episodes of this arm, e.g. k=1.
@@ -365,29 +384,33 @@ class Watch:
         _prepare_jax("watch")
         from perepisode.replay.watch import watch
 
-        return watch(self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.restraint, say)
+        return watch(
+            self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.abstaining, say
+        )
 
 
 @dataclass(frozen=True)
-class Bench:
+class BenchCommand:
     """Measure how fast this machine trains on Craftax, and with how much memory."""
 
     populations: tuple[int, ...] = setting((), low=1)  # Runs side by side; 1 3 8 16, or 1 3 on a CPU, if left out.
-    envs: int | None = setting(None, low=1)  # Worlds of each training run; 1024, or 64 on a CPU, if left out.
-    hidden: int | None = setting(None, low=1)  # Width of the network; 512, or 128 on a CPU, if left out.
+    num_envs: int | None = setting(None, low=1)  # Worlds of each training run; 1024, or 64 on a CPU, if left out.
+    hidden_size: int | None = setting(None, low=1)  # Width of the network; 512, or 128 on a CPU, if left out.
     precision: tuple[Literal["bf16", "fp32"], ...] = ("bf16",)  # Matrix products.
     profile: bool = False  # Also say what part of an update goes to acting, recurrence, products and optimizer.
     out: Path = Path("bench.json")  # File to write.
 
     def __call__(self) -> int:
         if not self.precision:
-            raise Refused("there is nothing to measure; give --precision bf16, fp32 or both")
+            raise ConfigError("there is nothing to measure; give --precision bf16, fp32 or both")
         _prepare_jax("bench")
         from perepisode.study.bench import bench, here
 
-        populations, learner = here()
-        learner = replace(learner, envs=self.envs or learner.envs, hidden=self.hidden or learner.hidden)
-        bench(self.out, self.populations or populations, learner, self.precision, self.profile)
+        populations, config = here()
+        config = replace(
+            config, num_envs=self.num_envs or config.num_envs, hidden_size=self.hidden_size or config.hidden_size
+        )
+        bench(self.out, self.populations or populations, config, self.precision, self.profile)
         print(f"wrote {self.out}\nnext: perepisode study plan --bench {self.out}")
         return 0
 
@@ -415,12 +438,12 @@ def _commands() -> Any:
         command(Evaluate, "evaluate"),
         command(agents.Agents, "agents"),
         command(Distill, "distill"),
-        command(study.Matrix, "matrix"),
-        command(study.Study, "study"),
+        command(study.MatrixCommand, "matrix"),
+        command(study.StudyCommand, "study"),
         command(Report, "report"),
         command(Watch, "watch"),
-        command(Bench, "bench"),
-        command(study.Demo, "demo"),
+        command(BenchCommand, "bench"),
+        command(study.DemoCommand, "demo"),
         command(Version, "version"),
     )
     union: Any = kinds[0]
@@ -432,32 +455,34 @@ def _commands() -> Any:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; wrong input is one line on stderr and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    terminal.write_anything()
+    console.write_anything()
     try:
-        command = _parsed(arguments)
-    except Refused as error:
+        command = parsed(arguments)
+    except ConfigError as error:
         _say(error)
-        sys.exit(WRONG_INPUT)
+        sys.exit(EXIT_USAGE)
     except BrokenPipeError:
         sys.exit(_unread())
     sys.exit(run(command))
 
 
-def _parsed(arguments: list[str]) -> Any:
+def parsed(arguments: list[str]) -> Any:
     """The command that these words ask for; tyro's box of several lines becomes one."""
+    arguments, renamed = legacy.options(arguments)
+    _renamed(renamed)
     about, said = (__doc__ or "perepisode").splitlines()[0], io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
             command = tyro.cli(_commands(), args=arguments, prog="perepisode", description=about)
     except SystemExit as ended:
-        if ended.code != WRONG_INPUT:
+        if ended.code != EXIT_USAGE:
             raise
-        raise Refused(_unboxed(said.getvalue())) from None
+        raise ConfigError(_unboxed(said.getvalue())) from None
     # an option of several values may have none, which nobody means who writes its name
     empty = {"--" + name.replace("_", "-") for name, value in _options(command) if value == ()}
     for word, following in zip(arguments, [*arguments[1:], "--"]):
         if word.replace("_", "-") in empty and following.startswith("--"):
-            raise Refused(f"{word} is given no value; see `perepisode --help`")
+            raise ConfigError(f"{word} is given no value; see `perepisode --help`")
     return command
 
 
@@ -487,13 +512,13 @@ def _unboxed(box: str) -> str:
 def run(command) -> int:
     try:
         settings.check_fields(command)
-        outside.use()
+        plugins.use()
         return command()
-    except ValueError as error:  # Refused, and the tables' own refusals
-        if not isinstance(error, Refused) and os.environ.get("PEREPISODE_TRACEBACK"):
+    except ValueError as error:  # ConfigError, and the tables' own refusals
+        if not isinstance(error, ConfigError) and os.environ.get("PEREPISODE_TRACEBACK"):
             raise
         _say(error)
-        return WRONG_INPUT
+        return EXIT_USAGE
     except KeyboardInterrupt:
         _say("stopped; what was checkpointed is kept")
         return 130
@@ -513,24 +538,30 @@ def _told(error: Exception) -> int:
     """Exit codes of the two ends that a supervisor must tell apart; anything else is a bug and is shown whole."""
     if type(error).__name__ == "Interrupted":
         _say(f"{error}; start the same command again to go on")
-        return RESUME_ME
+        return EXIT_RESUME
     if type(error).__name__ == "DiskTrouble" or getattr(error, "errno", None) in (ENOSPC, EDQUOT, EIO):
         _say(error)
-        return DISK
-    if isinstance(error, ModuleNotFoundError) and (missing := (error.name or "").split(".")[0]) in later.TRAINING:
-        _say(later.lacking("this", [missing]))
-        return WRONG_INPUT
+        return EXIT_DISK
+    if isinstance(error, ModuleNotFoundError) and (missing := (error.name or "").split(".")[0]) in lazy.TRAINING:
+        _say(lazy.lacking("this", [missing]))
+        return EXIT_USAGE
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         _say("there is not enough memory for this; use fewer worlds, a smaller network or fewer runs at a time")
-        return WRONG_INPUT
+        return EXIT_USAGE
     if isinstance(error, OSError) and error.filename is not None:  # a path that cannot be used as it was given
         _say(f"{error.filename}: {error.strerror}; give another path")
-        return WRONG_INPUT
+        return EXIT_USAGE
     raise error
 
 
 def _say(what: object) -> None:
-    print(f"perepisode: {reading.one_line(what)}", file=sys.stderr)
+    print(f"perepisode: {safe_io.one_line(what)}", file=sys.stderr)
+
+
+def _renamed(names: Mapping[str, str]) -> None:
+    """Names of version 0.1 still work."""
+    for old, new in names.items():
+        print(f"perepisode: {old} is now called {new}", file=sys.stderr)
 
 
 def silently(said: str) -> None:
@@ -538,7 +569,7 @@ def silently(said: str) -> None:
 
 
 def _prepare_jax(command: str) -> None:
-    later.require(command)
+    lazy.require(command)
     from perepisode.compilation import use_cache
 
     use_cache()
@@ -548,7 +579,7 @@ def _named(names: Iterable[str]) -> dict[str, str]:
     """method=name, as words of the command line."""
     pairs = [text.partition("=") for text in names]
     if wrong := [text for text, (_, equals, name) in zip(names, pairs) if not (equals and name.strip())]:
-        raise Refused(f"--names {wrong[0]!r} gives no name; write method=name")
+        raise ConfigError(f"--names {wrong[0]!r} gives no name; write method=name")
     return {method: name.strip() for method, _, name in pairs}
 
 

@@ -57,21 +57,21 @@ def excess(counts: ArrayLike, limit: float) -> float:
     return float(beyond.mean()) if beyond.size else math.nan
 
 
-def tail_size(episodes: int, fraction: float = WORST) -> int:
-    """ceil(fraction * N): how many episodes the CVaR averages."""
-    if not 0 < fraction <= 1:
-        raise ValueError(f"fraction={fraction} is not a share of the episodes; use a number in (0, 1]")
-    return math.ceil(round(fraction * episodes, 9))  # 0.07 * 100 is 7.000000000000001
+def tail_size(episodes: int, alpha: float = WORST) -> int:
+    """ceil(alpha * N): how many episodes the CVaR averages."""
+    if not 0 < alpha <= 1:
+        raise ValueError(f"alpha={alpha} is not a share of the episodes; use a number in (0, 1]")
+    return math.ceil(round(alpha * episodes, 9))  # 0.07 * 100 is 7.000000000000001
 
 
-def cvar(counts: ArrayLike, fraction: float = WORST) -> float:
-    """CVaR: mean of the worst ceil(fraction * N) episodes."""
+def cvar(counts: ArrayLike, alpha: float = WORST) -> float:
+    """CVaR: mean of the worst ceil(alpha * N) episodes."""
     counts = _vector(counts)
-    tail = tail_size(counts.size, fraction)
+    tail = tail_size(counts.size, alpha)
     return float(np.partition(counts, counts.size - tail)[counts.size - tail :].mean())
 
 
-def mixture_cvar(low: Histogram, high: Histogram, weight: float, fraction: float = WORST) -> float:
+def mixture_cvar(low: Histogram, high: Histogram, weight: float, alpha: float = WORST) -> float:
     """CVaR of an agent that is `high` in this share of its episodes and `low` in all others.
 
     Its mean return and mean violations lie on the straight line between theirs; its CVaR does not.
@@ -79,7 +79,7 @@ def mixture_cvar(low: Histogram, high: Histogram, weight: float, fraction: float
     parts = [(1 - weight, *low), (weight, *high)]
     values = np.concatenate([counts for _, counts, _ in parts])
     shares = np.concatenate([part * often / often.sum() for part, _, often in parts])
-    tail = sum(part * tail_size(int(often.sum()), fraction) / often.sum() for part, _, often in parts)
+    tail = sum(part * tail_size(int(often.sum()), alpha) / often.sum() for part, _, often in parts)
     order = np.argsort(-values, kind="stable")
     values, shares = values[order], shares[order]
     taken = np.clip(tail - (np.cumsum(shares) - shares), 0.0, shares)
@@ -92,21 +92,21 @@ def histogram(counts: ArrayLike) -> Histogram:
     return Histogram(values, often)
 
 
-def tail_share(episodes: int, fraction: float = WORST) -> float:
-    """The share of N episodes that the CVaR averages: ceil(fraction * N) / N, of 32 episodes 4."""
-    return tail_size(episodes, fraction) / episodes
+def tail_share(episodes: int, alpha: float = WORST) -> float:
+    """The share of N episodes that the CVaR averages: ceil(alpha * N) / N, of 32 episodes 4."""
+    return tail_size(episodes, alpha) / episodes
 
 
-def least_cvar(mean: float, fraction: float = WORST, episodes: int | None = None) -> float:
+def least_cvar(mean: float, alpha: float = WORST, episodes: int | None = None) -> float:
     """The smallest CVaR that whole counts with this mean allow: every episode has ⌊mean⌋ or one more.
 
-    `episodes` is how many of them the CVaR was taken of, whose tail holds ⌈fraction N⌉; without it, any number.
+    `episodes` is how many of them the CVaR was taken of, whose tail holds ⌈alpha N⌉; without it, any number.
     """
-    floor, share = math.floor(mean), fraction if episodes is None else tail_share(episodes, fraction)
+    floor, share = math.floor(mean), alpha if episodes is None else tail_share(episodes, alpha)
     return floor + min(1.0, (mean - floor) / share)
 
 
-def independent_cvar(mean: float, fraction: float = WORST) -> float:
+def independent_cvar(mean: float, alpha: float = WORST) -> float:
     """The CVaR of violations that fall independently of each other: counts by Poisson's law.
 
     E[N; N > q] = mean P(N >= q), and the episodes that are left of the tail have q, its smallest count.
@@ -116,12 +116,12 @@ def independent_cvar(mean: float, fraction: float = WORST) -> float:
     if mean == 0:
         return 0.0
     if mean > MANY:  # where pdtrik fails, and the law is normal to every digit that is shown
-        return float(mean + math.sqrt(mean / math.tau) * math.exp(-(ndtri(1 - fraction) ** 2) / 2) / fraction)
-    q = math.floor(pdtrik(1 - fraction, mean)) if pdtrc(0, mean) > fraction else 0
-    while pdtrc(q, mean) > fraction:
+        return float(mean + math.sqrt(mean / math.tau) * math.exp(-(ndtri(1 - alpha) ** 2) / 2) / alpha)
+    q = math.floor(pdtrik(1 - alpha, mean)) if pdtrc(0, mean) > alpha else 0
+    while pdtrc(q, mean) > alpha:
         q += 1
     at_least = pdtrc(q - 1, mean) if q else 1.0
-    return float((mean * at_least + q * (fraction - pdtrc(q, mean))) / fraction)
+    return float((mean * at_least + q * (alpha - pdtrc(q, mean))) / alpha)
 
 
 def independent_over(mean: float, budget: float) -> float:
@@ -152,7 +152,7 @@ def _vector(values: ArrayLike) -> np.ndarray:
     return vector
 
 
-class Declared(NamedTuple):
+class MetricSpec(NamedTuple):
     """A metric of one seed's counts as a report shows it, for every agent, as the mean over seeds."""
 
     name: str  # its column in a CSV; `<name>_ci` is the half width of its interval over seeds
@@ -170,23 +170,23 @@ class Declared(NamedTuple):
 WITH_ANY = "share of episodes with any violation, with more than k"
 WORST_MEAN = "mean of the worst ⌈{:g} N⌉ episodes of a seed, then the mean over seeds"
 _IN_ORDER = (
-    Declared("violations", "Violations", mean, "mean number of violations an episode", interval=True, scaled=True),
-    Declared("std", "Std", std, "", scaled=True),
-    Declared("p_any", "P(≥1)", p_any, WITH_ANY, "P(≥1), P(>k)", digits=1, share=True),
-    Declared("p_over_1", "P(>1)", over_one, "", digits=1, share=True),
-    Declared("cvar", CVAR, cvar, WORST_MEAN.format(WORST), interval=True, scaled=True),
-    Declared("worst", "Worst", worst, "", digits=0, largest=True),
+    MetricSpec("violations", "Violations", mean, "mean number of violations an episode", interval=True, scaled=True),
+    MetricSpec("std", "Std", std, "", scaled=True),
+    MetricSpec("p_any", "P(≥1)", p_any, WITH_ANY, "P(≥1), P(>k)", digits=1, share=True),
+    MetricSpec("p_over_1", "P(>1)", over_one, "", digits=1, share=True),
+    MetricSpec("cvar", CVAR, cvar, WORST_MEAN.format(WORST), interval=True, scaled=True),
+    MetricSpec("worst", "Worst", worst, "", digits=0, largest=True),
 )
-DECLARED = {metric.name: metric for metric in _IN_ORDER}
+METRIC_SPECS = {metric.name: metric for metric in _IN_ORDER}
 
 
-def declare(metric: Declared) -> Declared:
+def declare(metric: MetricSpec) -> MetricSpec:
     """Show this metric, after those declared before, in every report that is built from here on."""
-    for other in DECLARED.values():
+    for other in METRIC_SPECS.values():
         if metric.name == other.name or metric.heading == other.heading:
             raise ValueError(
                 f"{metric.name!r} ({metric.heading}) cannot be declared beside {other.name!r} ({other.heading}); "
                 "choose a name and a heading of its own"
             )
-    DECLARED[metric.name] = metric
+    METRIC_SPECS[metric.name] = metric
     return metric

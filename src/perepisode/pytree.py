@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import dataclass_transform
 
-from perepisode.later import jax
+from perepisode.lazy import jax
 
 
 @dataclass_transform(frozen_default=True)

@@ -27,14 +27,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from perepisode import __version__, outside, reading, settings
-from perepisode.config import LARGEST_SEED, MOST_STEPS, Learner, Refused, canonical, one_of
-from perepisode.environments import WORLDS
+from perepisode import __version__, legacy, plugins, safe_io, settings
+from perepisode.config import MAX_SEED, MAX_STEPS, ConfigError, PPOConfig, canonical, one_of
+from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS, Objective
 from perepisode.settings import setting
 
-FORMAT = 1  # of run folders; a reader refuses any other
-LARGEST_POLICY = 2**33  # bytes
+FORMAT = 2  # of run folders; 1 is read too (legacy.py), any other refused
+MAX_POLICY_BYTES = 2**33  # bytes
 
 
 @dataclass(frozen=True)
@@ -44,50 +44,50 @@ class Run:
     env: str = "craftax"
     dilemma: str = "no_killing"
     method: str = "unconstrained"
-    settings: Mapping[str, Any] = field(default_factory=dict)  # the method's own numbers, e.g. {"budget": 1}
-    seed: int = setting(42, low=0, high=LARGEST_SEED)
+    method_settings: Mapping[str, Any] = field(default_factory=dict)  # the method's own numbers, e.g. {"budget": 1}
+    seed: int = setting(42, low=0, high=MAX_SEED)
     gamma: float = setting(0.99, above=0, high=1)
-    steps: int = setting(1_000_000_000, low=1, high=MOST_STEPS)
+    total_timesteps: int = setting(1_000_000_000, low=1, high=MAX_STEPS)
     detector: str = "exact"  # which count the objective is charged with: exact, or the paper's state difference
-    penalty: str = "step"  # charge a step once, as the paper does, or by its exact `count`
-    world: Mapping[str, Any] = field(default_factory=dict)  # the world's own options
-    learner: Learner = field(default_factory=Learner)
+    cost_per: str = "step"  # charge a step once, as the paper does, or by its exact `count`
+    env_settings: Mapping[str, Any] = field(default_factory=dict)  # the world's own options
+    ppo: PPOConfig = field(default_factory=PPOConfig)
 
     @property
     def id(self) -> str:
         """Twelve hex digits of the canonical configuration's hash: the same on every machine."""
-        return hashlib.sha256(canonical(self.to_json()).encode()).hexdigest()[:12]
+        return hashlib.sha256(canonical(legacy.identity(self.to_json())).encode()).hexdigest()[:12]
 
     @property
     def arm(self) -> str:
         """Label within the method, as in the paper: `w=0.1`, `d=0.5`, `k=1`, `absolute`."""
-        return METHODS[self.method].arm(self.settings)
+        return METHODS[self.method].arm(self.method_settings)
 
     @property
     def value(self) -> float:
         """The number the method is swept over, NaN where it has none."""
-        return METHODS[self.method].value(self.settings)
+        return METHODS[self.method].value(self.method_settings)
 
     @property
     def updates(self) -> int:
-        return self.steps // self.learner.steps_per_update
+        return self.total_timesteps // self.ppo.steps_per_update
 
     @property
     def structure(self) -> str:
         """What the runs of one program must share: world, sizes and length.  Their methods may be any."""
         plain = self.to_json()
-        return canonical([plain["env"], plain["world"], plain["learner"], self.steps])
+        return canonical([plain["env"], plain["env_settings"], plain["ppo"], self.total_timesteps])
 
     @property
     def kind(self) -> tuple[str, ...]:
         """What decides how its objective computes: the method, and those of its settings that are words."""
         own = settings.of(METHODS[self.method]).values()
-        return self.method, *(str(self.settings.get(one.name, one.default)) for one in own if one.word)
+        return self.method, *(str(self.method_settings.get(one.name, one.default)) for one in own if one.word)
 
     @property
     def files(self) -> dict[str, str]:
         """Its settings that name a file, and what they call it: the digest of its content."""
-        return {name: self.settings[name] for name, one in settings.of(METHODS[self.method]).items() if one.file}
+        return {name: self.method_settings[name] for name, one in settings.of(METHODS[self.method]).items() if one.file}
 
     def named(self, trained: Any) -> dict[str, bytes]:
         """What is kept of those files where this run was trained, by what its settings call them."""
@@ -95,64 +95,68 @@ class Run:
 
     def objective(self, files: Mapping[str, bytes] | None = None) -> Objective:
         """What it maximises; `files` holds the content of those that its settings name."""
-        return METHODS[self.method].build(files, **self.settings)
+        return METHODS[self.method].build(files, **self.method_settings)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values with every default written out, so that a changed default is a changed run."""
-        plain = asdict(replace(self, settings=dict(self.settings), world=dict(self.world)))
-        plain["settings"] = settings.complete(METHODS[self.method], self.settings)
-        plain["world"] = settings.complete(WORLDS[self.env], self.world)
-        plain["learner"] = settings.complete(Learner, plain["learner"])
-        world = WORLDS[self.env]
-        also = {"version": world.version if world.version != 1 else None, "source": self.source}
+        plain = asdict(replace(self, method_settings=dict(self.method_settings), env_settings=dict(self.env_settings)))
+        plain["method_settings"] = settings.complete(METHODS[self.method], self.method_settings)
+        plain["env_settings"] = settings.complete(ENVIRONMENTS[self.env], self.env_settings)
+        plain["ppo"] = settings.complete(PPOConfig, plain["ppo"])
+        env = ENVIRONMENTS[self.env]
+        also = {"version": env.version if env.version != 1 else None, "source": self.source}
         return plain | {name: value for name, value in also.items() if value}
 
     @property
     def source(self) -> dict[str, str]:
         """What its world and method are made of where they are from outside the package (outside.py)."""
-        return outside.sources(WORLDS[self.env], METHODS[self.method])
+        return plugins.sources(ENVIRONMENTS[self.env], METHODS[self.method])
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Run:
         known = {f.name for f in fields(cls)}
         extra = set(plain) - known - {"id", "arm", "version", "source"}
         if extra:
-            raise Refused(f"run has unknown entries {sorted(extra)}; this version knows {sorted(known)}")
+            raise ConfigError(f"run has unknown entries {sorted(extra)}; this version knows {sorted(known)}")
         values = {k: v for k, v in plain.items() if k in known}
         source = dict(plain.get("source", {}))
-        one_of("env", values["env"], WORLDS, outside.hint(source))
-        one_of("method", values["method"], METHODS, outside.hint(source))
-        run = cls(**{**values, "learner": Learner(**values["learner"])})
-        outside.check(source, run.source)
+        one_of("env", values["env"], ENVIRONMENTS, plugins.hint(source))
+        one_of("method", values["method"], METHODS, plugins.hint(source))
+        run = cls(**{**values, "ppo": PPOConfig(**values["ppo"])})
+        plugins.check(source, run.source)
         return run
 
     def checked(self) -> Run:
-        """This run, or Refused with the value and the remedy."""
-        one_of("env", self.env, WORLDS)
-        one_of("dilemma", self.dilemma, WORLDS[self.env].dilemmas)
+        """This run, or ConfigError with the value and the remedy."""
+        one_of("env", self.env, ENVIRONMENTS)
+        one_of("dilemma", self.dilemma, ENVIRONMENTS[self.env].dilemmas)
         one_of("method", self.method, METHODS)
         one_of("detector", self.detector, ("exact", "paper"))
-        one_of("penalty", self.penalty, ("step", "count"))
-        settings.check(METHODS[self.method], self.settings, self.method)
-        settings.check(WORLDS[self.env], self.world, self.env)
-        WORLDS[self.env](**self.world)  # which may refuse what does not go together
+        one_of("cost_per", self.cost_per, ("step", "event"))
+        settings.check(METHODS[self.method], self.method_settings, self.method)
+        settings.check(ENVIRONMENTS[self.env], self.env_settings, self.env)
+        ENVIRONMENTS[self.env](**self.env_settings)  # which may refuse what does not go together
         settings.check_fields(self)
         if unread := [name for name, digest in self.source.items() if not digest]:
-            raise Refused(
+            raise ConfigError(
                 f"{self.env} or {self.method} was declared in {unread[0]}, whose source cannot be read; put it into a "
                 "file: a run must be able to say what it was trained on"
             )
-        if self.steps < self.learner.steps_per_update:
-            raise Refused(
-                f"steps={self.steps} is less than one rollout of {self.learner.envs} worlds x "
-                f"{self.learner.rollout} steps; use at least {self.learner.steps_per_update}"
+        if self.total_timesteps < self.ppo.steps_per_update:
+            raise ConfigError(
+                f"total_timesteps={self.total_timesteps} is less than one rollout of {self.ppo.num_envs} environments x "
+                f"{self.ppo.num_steps} steps; use at least {self.ppo.steps_per_update}"
             )
         return self
 
 
 def stated(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run's plain values say beyond the columns of an episodes table, by name; `world.x` where two have an x."""
-    parts = {"method": plain.get("settings", {}), "world": plain.get("world", {}), "learner": plain.get("learner", {})}
+    """What a run's plain values say beyond the columns of an episodes table, by name; `env.x` where two have an x."""
+    parts = {
+        "method": plain.get("method_settings", {}),
+        "env": plain.get("env_settings", {}),
+        "ppo": plain.get("ppo", {}),
+    }
     often = Counter(name for part in parts.values() for name in part)
     found = {
         name if often[name] == 1 else f"{owner}.{name}": value
@@ -160,7 +164,7 @@ def stated(plain: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in part.items()
     }
     found |= plain.get("source", {})
-    return found | {name: plain[name] for name in ("penalty", "steps", "version") if name in plain}
+    return found | {name: plain[name] for name in ("cost_per", "total_timesteps", "version") if name in plain}
 
 
 @contextlib.contextmanager
@@ -184,7 +188,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-class Busy(Refused):
+class AlreadyRunning(ConfigError):
     """Somebody else is at it."""
 
 
@@ -198,7 +202,7 @@ def held(path: Path, what: str, remedy: str = "look at it with `perepisode study
         except OSError:
             file.seek(0)
             holder = file.read().strip() or "another process"
-            raise Busy(f"{what} is being run by {holder}; {remedy}") from None
+            raise AlreadyRunning(f"{what} is being run by {holder}; {remedy}") from None
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
@@ -227,7 +231,10 @@ class RunFolder:
 
     @classmethod
     def of(cls, out: Path, run: Run) -> RunFolder:
-        return cls(Path(out) / folder_name(run))
+        """The folder of this run: one whose name ends in its id, or the one that is still to be made."""
+        made = Path(out) / folder_name(run)
+        known = () if made.exists() else Path(out).glob(f"*.{run.id}")  # labels may have changed, ids do not
+        return cls(next(iter(sorted(known)), made))
 
     @property
     def done(self) -> bool:
@@ -237,7 +244,7 @@ class RunFolder:
     def failed(self) -> str | None:
         """Why the run diverged, or None."""
         path = self._own("failed")
-        return reading.visible(reading.text(path, "delete it").strip()) if path.is_file() else None
+        return safe_io.visible(safe_io.text(path, "delete it").strip()) if path.is_file() else None
 
     @property
     def metrics(self) -> Path:
@@ -247,7 +254,7 @@ class RunFolder:
         """A file of this folder, and no link to one elsewhere: what is said of it is said to others."""
         path = self.path / name
         if path.is_symlink() and path.resolve().parent != self.path.resolve():
-            raise Refused(f"{path} is a link that leads out of its folder; put the file itself there")
+            raise ConfigError(f"{path} is a link that leads out of its folder; put the file itself there")
         return path
 
     def open(self, run: Run, device: str) -> None:
@@ -260,23 +267,23 @@ class RunFolder:
         write_atomically(self.path / "run.json", json.dumps(content, indent=1))
 
     def read(self) -> Run:
-        """The run this folder belongs to; Refused if the folder is not one, or of another format or config."""
+        """The run this folder belongs to; ConfigError if the folder is not one, or of another format or config."""
         path = self._own("run.json")
         if not path.exists():
-            raise Refused(f"{self.path} is no run folder: it has no run.json")
-        plain = reading.plain(path, "delete the folder and train the run again")
-        if plain.get("format") != FORMAT:
-            raise Refused(
-                f"{path} has format {plain.get('format')!r}, this version reads {FORMAT}; use another --out folder"
+            raise ConfigError(f"{self.path} is no run folder: it has no run.json")
+        plain = safe_io.plain(path, "delete the folder and train the run again")
+        if plain.get("format") not in (1, FORMAT):
+            raise ConfigError(
+                f"{path} has format {plain.get('format')!r}, this version reads 1 and {FORMAT}; use another --out folder"
             )
-        return described(plain, path, "use another --out folder")
+        return described(legacy.run(plain) if plain["format"] == 1 else plain, path, "use another --out folder")
 
     def kept(self, name: str) -> bytes | None:
         """The content of the file that a setting of the run names; None where there is none."""
         path = self._own(f"file.{name}")
         if name == "utility" and not path.exists():
             path = self._own("utility.json")  # where earlier versions have it
-        return reading.content(path, "train the run again") if path.exists() else None
+        return safe_io.content(path, "train the run again") if path.exists() else None
 
     def keep(self, files: Mapping[str, bytes]) -> None:
         """The run's values say only what its files are called; judging and reporting need their content."""
@@ -291,26 +298,26 @@ class RunFolder:
         run = self.read()
         if not self.done:
             unfinished = "is not finished; start the command that trains it again, it resumes"
-            raise Refused(f"{self.path} {f'diverged: {self.failed}' if self.failed else unfinished}")
+            raise ConfigError(f"{self.path} {f'diverged: {self.failed}' if self.failed else unfinished}")
         path, again = self._own("policy.safetensors"), "train the run again"
-        content = reading.content(path, again, LARGEST_POLICY)
-        if hashlib.sha256(content).hexdigest() != reading.plain(path.with_suffix(".json"), again).get("sha256"):
-            raise Refused(f"{path} is damaged: its sha256 is not the one in policy.json; {again}")
+        content = safe_io.content(path, again, MAX_POLICY_BYTES)
+        if hashlib.sha256(content).hexdigest() != safe_io.plain(path.with_suffix(".json"), again).get("sha256"):
+            raise ConfigError(f"{path} is damaged: its sha256 is not the one in policy.json; {again}")
         try:
             return run, load(content)
         except Exception as error:  # safetensors raises its own kinds, NumPy others
-            raise Refused(f"{path} is no policy ({reading.first_line(error)}); {again}") from None
+            raise ConfigError(f"{path} is no policy ({safe_io.first_line(error)}); {again}") from None
 
     def truncate_metrics(self, updates: int) -> None:
         """Drop rows after `updates`: what was logged after the checkpoint will be logged again."""
         if not self.metrics.exists():
             return
         kept = []
-        for line in reading.text(self.metrics, "delete the folder and train the run again").splitlines():
-            row = reading.row(line)
+        for line in safe_io.text(self.metrics, "delete the folder and train the run again").splitlines():
+            row = safe_io.row(line)
             if row is None:
                 break  # a line cut by a kill; it lies after the checkpoint
-            if reading.number(row.get("update")) <= updates:
+            if safe_io.number(row.get("update")) <= updates:
                 kept.append(line)
         write_atomically(self.metrics, "".join(line + "\n" for line in kept))
 
@@ -322,7 +329,7 @@ class RunFolder:
 
     def finish(self, run: Run, digest: str) -> None:
         """Mark the run done, its policy being exported."""
-        content = {"updates": run.updates, "steps": run.updates * run.learner.steps_per_update, "policy": digest}
+        content = {"updates": run.updates, "steps": run.updates * run.ppo.steps_per_update, "policy": digest}
         write_atomically(self.path / "done", json.dumps(content))
 
     def fail(self, reason: str) -> None:
@@ -330,17 +337,17 @@ class RunFolder:
 
 
 def described(plain: dict[str, Any], path: Path, remedy: str) -> Run:
-    """The run that `plain`, read from `path`, describes; Refused if its id is not the one its values give."""
+    """The run that `plain`, read from `path`, describes; ConfigError if its id is not the one its values give."""
     values = {key: value for key, value in plain.items() if key not in ("format", "versions", "device")}
     try:
         run, stated = Run.from_json(values).checked(), plain.get("id")
         given = run.id
-    except Refused as error:
+    except ConfigError as error:
         raise type(error)(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise Refused(f"{path} describes no run that this version knows ({error!r}); {remedy}") from None
+        raise ConfigError(f"{path} describes no run that this version knows ({error!r}); {remedy}") from None
     if given != stated:
-        raise Refused(
+        raise ConfigError(
             f"{path} says id {stated!r} but its configuration gives {given!r}: it was made by another version or "
             f"edited; {remedy}"
         )
@@ -365,5 +372,5 @@ def find(out: Path) -> list[RunFolder]:
     if (out / "run.json").exists():
         return [RunFolder(out)]
     if not out.is_dir():
-        raise Refused(f"{out} does not exist; give a run folder or a folder of runs")
+        raise ConfigError(f"{out} does not exist; give a run folder or a folder of runs")
     return [RunFolder(path.parent) for path in sorted(out.glob("*/run.json"))]

@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
 
 
-class Refused(ValueError):
+class ConfigError(ValueError):
     """Wrong input, said in one line with the value and the remedy."""
 
 
@@ -51,32 +51,32 @@ class Setting:
         words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
         if self.kind is bool:
             if text.lower() not in words:
-                raise Refused(f"{self.name}={text} is neither true nor false")
+                raise ConfigError(f"{self.name}={text} is neither true nor false")
             return words[text.lower()]
         try:
             number = float(text)
         except ValueError:
-            raise Refused(f"{self.name}={text!r} is no number; {self.name} {self.range}") from None
+            raise ConfigError(f"{self.name}={text!r} is no number; {self.name} {self.range}") from None
         return int(number) if number.is_integer() and abs(number) <= 2**53 else number
 
     def check(self, value: Any) -> None:
         if self.choices:
             if value not in self.choices:
-                raise Refused(f"{self.name} {value!r} is unknown; choose from {', '.join(self.choices)}")
+                raise ConfigError(f"{self.name} {value!r} is unknown; choose from {', '.join(self.choices)}")
         elif self.kind in (str, bool) or self.file:
             kind = str if self.file else self.kind
             if not isinstance(value, kind):
-                raise Refused(f"{self.name}={value!r} must be a {kind.__name__}")
+                raise ConfigError(f"{self.name}={value!r} must be a {kind.__name__}")
         elif not (value is None and self.default is None):
             self._check_number(value)
 
     def _check_number(self, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise Refused(f"{self.name}={value!r} is no number; {self.name} {self.range}")
+            raise ConfigError(f"{self.name}={value!r} is no number; {self.name} {self.range}")
         if self.kind is int and not isinstance(value, int):
-            raise Refused(f"{self.name}={value} is no whole number; {self.name} {self.range}")
+            raise ConfigError(f"{self.name}={value} is no whole number; {self.name} {self.range}")
         if not (self.low <= value <= self.high and value > self.above and abs(value) <= sys.float_info.max):
-            raise Refused(f"{self.name}={value} is out of range; {self.name} {self.range}")
+            raise ConfigError(f"{self.name}={value} is out of range; {self.name} {self.range}")
 
     @property
     def range(self) -> str:
@@ -129,12 +129,12 @@ def check(cls: Any, given: Mapping[str, Any], who: str) -> None:
     known = of(cls)
     for name in given:
         if name not in known:
-            raise Refused(f"{who} has no setting {name!r}; it has {', '.join(known) or 'no settings'}")
+            raise ConfigError(f"{who} has no setting {name!r}; it has {', '.join(known) or 'no settings'}")
     for name, one in known.items():
         if name in given:
             one.check(given[name])
         elif one.needed:
-            raise Refused(f"{who} needs {name}; give --set {name}=...")
+            raise ConfigError(f"{who} needs {name}; give --set {name}=...")
 
 
 def declare(what: str, cls: Any, needed: tuple[str, ...], known: dict[str, Any]) -> None:
@@ -142,10 +142,10 @@ def declare(what: str, cls: Any, needed: tuple[str, ...], known: dict[str, Any])
     who = f"{cls.__module__}.{cls.__qualname__}"
     missing = [part for part in needed if not hasattr(cls, part)]
     if missing:
-        raise Refused(f"{who} is no {what} yet: it does not say its {' and '.join(missing)}")
+        raise ConfigError(f"{who} is no {what} yet: it does not say its {' and '.join(missing)}")
     other = known.setdefault(cls.name, cls)
     if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise Refused(f"two {what}s are called {cls.name!r}: {other.__module__} and {cls.__module__}; rename one")
+        raise ConfigError(f"two {what}s are called {cls.name!r}: {other.__module__} and {cls.__module__}; rename one")
     known[cls.name] = cls
 
 
@@ -171,7 +171,7 @@ def differing(stated: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     return {name: texts for name, texts in said.items() if len(texts) > 1}
 
 
-def told_apart(arms: Sequence[Hashable], stated: Sequence[Mapping[str, Any]]) -> list[str]:
+def distinguish_arms(arms: Sequence[Hashable], stated: Sequence[Mapping[str, Any]]) -> list[str]:
     """Of each, what others of the same arm say otherwise: "entropy=0.02"; "" where they agree."""
     groups: dict[Hashable, list[Mapping[str, Any]]] = {}
     for arm, own in zip(arms, stated):

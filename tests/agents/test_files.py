@@ -11,13 +11,13 @@ import pytest
 from perepisode import agents, cli, metrics
 from perepisode.agents import card
 from perepisode.agents.export import export
-from perepisode.config import Refused
-from perepisode.environments.fresh import action_key, world_key
+from perepisode.config import ConfigError
+from perepisode.environments.reset_pool import action_key, step_key
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import evaluate
 from perepisode.replay.episode import key_of
-from perepisode.trained import files, shelf
-from perepisode.trained.files import AgentFile
+from perepisode.zoo import agent_file, registry
+from perepisode.zoo.agent_file import AgentFile
 
 
 def refusal(capsys, *arguments) -> str:
@@ -36,8 +36,8 @@ def test_an_exported_agent_is_its_run(folder, agent):
     original, exact = folder.load()
     assert run == original
     assert run.id == agent.about["run"]["id"]
-    acting = {name for name in exact if not name.startswith("critic")}
-    for name in acting:
+    runner = {name for name in exact if not name.startswith("critic")}
+    for name in runner:
         level = np.abs(exact[name]).max(axis=-1, keepdims=True) / 127
         assert (np.abs(weights[name] - exact[name]) <= 0.5 * level * (1 + 1e-5)).all(), name
 
@@ -45,12 +45,12 @@ def test_an_exported_agent_is_its_run(folder, agent):
 def test_its_numbers_are_its_tables(folder, agent):
     table = episodes.read(folder.path.parent / "episodes.parquet")
     own = table[table["in_first"]]
-    judged = agent.about["judged"]
+    judged = agent.about["evaluation"]
     assert judged["episodes"] == len(own) == 24
     assert judged["return"] == pytest.approx(own["return"].mean(), abs=1e-5)
     assert judged["cvar"] == pytest.approx(np.sort(own["violations"])[-3:].mean(), abs=1e-5)
     assert judged["p_over_1"] == pytest.approx((own["violations"] > 1).mean(), abs=1e-5)
-    assert judged["protocol"] == {"envs": 8, "steps": 160, "first": 3, "seed": 0}
+    assert judged["protocol"] == {"num_envs": 8, "num_steps": 160, "episodes_per_env": 3, "seed": 0}
     counts = np.repeat(np.arange(len(judged["distribution"])), judged["distribution"])
     assert metrics.mean(counts) == pytest.approx(judged["violations"], abs=1e-5)
 
@@ -58,7 +58,7 @@ def test_its_numbers_are_its_tables(folder, agent):
 def test_its_card_says_what_it_does_and_what_it_is_not_for(agent):
     text = agent.beside(".md").read_text()
     assert text == card.text(agent)
-    judged = agent.about["judged"]
+    judged = agent.about["evaluation"]
     for said in (f"{judged['return']:.2f}", f"{judged['cvar']:.2f}", "must not be used", "P(> 1)", agent.path.name):
         assert said in text
     assert "{" not in text
@@ -82,7 +82,7 @@ def test_a_flipped_byte_anywhere_is_refused(agent):
             path.write_bytes(damaged)
             if path != agent.path and same_words(damaged, whole):
                 continue  # white space between JSON's words
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(ConfigError) as refused:
                 AgentFile(agent.path).load()
             assert "\n" not in str(refused.value)
         path.write_bytes(whole)
@@ -91,7 +91,7 @@ def test_a_flipped_byte_anywhere_is_refused(agent):
 
 def test_a_number_that_was_embellished_is_refused(agent, capsys):
     about = json.loads(agent.beside(".json").read_text())
-    about["judged"]["cvar"] = 0.0
+    about["evaluation"]["cvar"] = 0.0
     agent.beside(".json").write_text(json.dumps(about))
     assert "was changed after" in refusal(capsys, "agents", "card", agent.path)
 
@@ -111,8 +111,8 @@ def rewritten(agent, change):
     about, tensors = dict(agent.about), load(agent.path.read_bytes())
     change(about, tensors)
     about["policy"] = {key: value for key, value in about["policy"].items() if key != "sha256"}
-    content = save(tensors, metadata={"json": files._digest(about)})
-    about["policy"]["sha256"] = files.hashlib.sha256(content).hexdigest()
+    content = save(tensors, metadata={"json": agent_file._digest(about)})
+    about["policy"]["sha256"] = agent_file.hashlib.sha256(content).hexdigest()
     agent.path.write_bytes(content)
     agent.beside(".json").write_text(json.dumps(about))
 
@@ -145,7 +145,7 @@ def test_a_run_of_a_world_that_is_not_known_is_refused(agent, capsys):
     rewritten(agent, elsewhere)
     said = refusal(capsys, "evaluate", agent.path)
     assert f"{agent.path.stem}.json: env 'atlantis' is unknown; choose from craftax" in said
-    assert "PEREPISODE_USE=my_module" in said
+    assert "PEREPISODE_PLUGINS=my_module" in said
 
 
 def test_an_unknown_name_is_refused_with_those_there_are(capsys):
@@ -172,14 +172,23 @@ def test_agents_are_taken_where_run_folders_are(folder, agent, tmp_path, monkeyp
     box.mkdir(parents=True)
     for path in agent.path.parent.glob("esr-k1.0.*"):
         shutil.copy(path, box)
-    monkeypatch.setattr(shelf, "BOX", box.parent)
+    monkeypatch.setattr(registry, "BUNDLED", box.parent)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    shelf.shipped.cache_clear()
+    registry.bundled.cache_clear()
     assert agents.names() == ("temptation/esr-k1.0",)
 
-    evaluate(["temptation/esr-k1.0"], tmp_path / "by_name.parquet", envs=4, steps=80, first=2, say=lambda _: None)
-    evaluate([agent.path], tmp_path / "by_file.parquet", envs=4, steps=80, first=2, say=lambda _: None)
+    evaluate(
+        ["temptation/esr-k1.0"],
+        tmp_path / "by_name.parquet",
+        num_envs=4,
+        num_steps=80,
+        episodes_per_env=2,
+        say=lambda _: None,
+    )
+    evaluate(
+        [agent.path], tmp_path / "by_file.parquet", num_envs=4, num_steps=80, episodes_per_env=2, say=lambda _: None
+    )
     by_name, by_file = (episodes.read(tmp_path / f"by_{how}.parquet") for how in ("name", "file"))
     assert by_name.equals(by_file)
     assert set(by_name["run"]) == {folder.read().id}
@@ -199,7 +208,7 @@ def test_agents_are_taken_where_run_folders_are(folder, agent, tmp_path, monkeyp
     assert "has not been judged on this machine" in says[0]
     assert "has not been judged" not in says[1]
     assert all(said.count("reproduced exactly") == 2 for said in says)
-    shelf.shipped.cache_clear()
+    registry.bundled.cache_clear()
 
 
 def test_a_folder_of_ones_own_is_not_mistaken_for_a_name(folder, tmp_path, monkeypatch):
@@ -210,17 +219,19 @@ def test_a_folder_of_ones_own_is_not_mistaken_for_a_name(folder, tmp_path, monke
 
 def test_acting_by_hand_is_what_judging_does(agent, tmp_path):
     """The loop of a user, with an episode's own keys, takes the actions that the judged table holds."""
-    evaluate([agent.path], tmp_path / "episodes.parquet", envs=3, steps=120, first=3, say=lambda _: None)
+    evaluate(
+        [agent.path], tmp_path / "episodes.parquet", num_envs=3, num_steps=120, episodes_per_env=3, say=lambda _: None
+    )
     table = episodes.read(tmp_path / "episodes.parquet")
     played = agents.load(agent.path)
-    step = jax.jit(played.world.step)
+    step = jax.jit(played.env.step)
     for _, row in table.iterrows():
-        episode, state, mind = key_of(row, "policy_key"), played.world.reset(key_of(row, "reset_key")), played.begin()
+        episode, state, carry = key_of(row, "policy_key"), played.env.reset(key_of(row, "reset_key")), played.begin()
         taken, earned = [], np.float32(0)
         for time in range(row["length"]):
-            action, mind = played.act(mind, state, action_key(episode, time))
-            state, outcome = step(world_key(episode, time), state, action)
-            mind = played.after(mind, outcome)
+            action, carry = played.act(carry, state, action_key(episode, time))
+            state, outcome = step(step_key(episode, time), state, action)
+            carry = played.after(carry, outcome)
             taken.append(int(action))
             earned += np.float32(outcome.task_reward)
         assert bytes(taken) == row["actions"]
@@ -288,7 +299,7 @@ def test_a_cache_that_cannot_be_written_costs_only_the_keeping(agent, tmp_path, 
 
 def test_a_run_folder_plays_too(folder):
     played = agents.load(folder.path)
-    action, _ = played.act(played.begin(), played.world.reset(jax.random.key(0)), jax.random.key(1))
+    action, _ = played.act(played.begin(), played.env.reset(jax.random.key(0)), jax.random.key(1))
     assert int(action) in (0, 1)
 
 

@@ -9,12 +9,12 @@ import pytest
 from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.runs import Run, RunFolder, save_policy
 from perepisode.study import matrix, plan
-from perepisode.trained import files
 from perepisode.training import network
 from perepisode.training.train import weights
+from perepisode.zoo import agent_file
 
-LEARNER = replace(MINIATURE, envs=16, rollout=20, hidden=8, minibatches=2, epochs=1)
-RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * LEARNER.steps_per_update, learner=LEARNER)
+CONFIG = replace(MINIATURE, num_envs=16, num_steps=20, hidden_size=8, num_minibatches=2, update_epochs=1)
+RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * CONFIG.steps_per_update, ppo=CONFIG)
 JUDGED = {
     "episodes": 4, "return": 30.0, "length": 40.0, "violations": 1.0, "p_any": 0.5, "p_over_1": 0.25, "cvar": 3.0,
     "worst": 3.0, "distribution": [2, 1, 0, 1], "protocol": {"envs": 2, "steps": 80, "first": 2, "seed": 0},
@@ -26,7 +26,7 @@ UTILITY = {
 
 
 def policy() -> dict:
-    return weights(network.init(3, network.input_sizes(Temptation(), 0), LEARNER.hidden, Temptation.actions))
+    return weights(network.init(3, network.input_sizes(Temptation(), 0), CONFIG.hidden_size, Temptation.actions))
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def folder(tmp_path) -> RunFolder:
 
 
 @pytest.fixture
-def agent(tmp_path) -> files.AgentFile:
-    about = {"run": {"id": RUN.id, "arm": RUN.arm, **RUN.to_json()}, "judged": JUDGED}
+def agent(tmp_path) -> agent_file.AgentFile:
+    about = {"run": {"id": RUN.id, "arm": RUN.arm, **RUN.to_json()}, "evaluation": JUDGED}
     about["trained"] = {"device": "cpu: cpu x 1", "versions": {"perepisode": "0.1.0"}}
-    return files.write(tmp_path / "ser-w0.3.safetensors", about, policy(), {k: v + 1 for k, v in policy().items()})
+    return agent_file.write(tmp_path / "ser-w0.3.safetensors", about, policy(), {k: v + 1 for k, v in policy().items()})
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ def test_a_parquet_file_that_is_cut_or_claims_too_much_is_one_line(tmp_path):
         damaged[place] ^= 0xFF
         path.write_bytes(damaged)
         works(episodes.read, path)
-    many = pa.table({name: pa.array(np.zeros(episodes.MOST_ROWS + 1, np.int8)) for name in FOUR})
+    many = pa.table({name: pa.array(np.zeros(episodes.MAX_ROWS + 1, np.int8)) for name in FOUR})
     path.write_bytes(parquet(many))
     assert path.stat().st_size < 1_000_000  # a small file
     assert "a table holds at most" in refused("report", path)

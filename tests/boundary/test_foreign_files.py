@@ -18,16 +18,16 @@ import pytest
 from tests.boundary.conftest import RUN, UTILITY, policy
 from tests.boundary.saying import answer, is_one_line, refused, works, works_or_one_line
 
-from perepisode import reading
+from perepisode import safe_io
 from perepisode.agents import card
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.methods import esr_distilled
 from perepisode.report import links, page
 from perepisode.report.statistics import curves, distilled
 from perepisode.runs import RunFolder
 from perepisode.study import packing, plan, slurm, state
-from perepisode.trained import files
 from perepisode.training.checkpoints import Checkpoints
+from perepisode.zoo import agent_file
 
 WRONG = (
     None, True, -1, 0, 1.5, 10**400, math.nan, math.inf, -1e308, "", "x", "../../etc/passwd", "\x1b[31mred", "a\nb",
@@ -135,7 +135,7 @@ def test_a_policy_that_is_not_finite_is_refused(folder, value):
 
 def test_utilities(tmp_path):
     path = tmp_path / "utility.json"
-    for function in (lambda path: esr_distilled.read(reading.content(path, "")), distilled.read):
+    for function in (lambda path: esr_distilled.read(safe_io.content(path, "")), distilled.read):
         worked, not_ = tried(path, UTILITY, function, path)
         path.unlink()
         assert not_ > 300
@@ -217,7 +217,7 @@ def test_metrics(folder):
 def test_titles_optima_benchmarks_and_jobs(tmp_path, monkeypatch):
     optimum = {"label": "k=1", "kind": "esr", "return": 1.0, "mean_violations": 0.5, "cvar": 1.0, "p_over": 0.1,
                "distribution": [0.5, 0.5]}  # fmt: skip
-    row = {"worlds": 16, "hidden": 8, "runs": 3, "steps_per_second": 1e5, "peak_bytes": 1e6}
+    row = {"num_envs": 16, "hidden_size": 8, "runs": 3, "steps_per_second": 1e5, "peak_bytes": 1e6}
     monkeypatch.setattr(slurm.subprocess, "run", lambda words, **_: _no_job(words))
     (tmp_path / "slurm").mkdir()
     for name, plain, function, given in (
@@ -235,12 +235,12 @@ def _no_job(words):
     return type("Answer", (), {"returncode": 1, "stdout": ""})
 
 
-def rewritten(agent: files.AgentFile, about: dict) -> None:
+def rewritten(agent: agent_file.AgentFile, about: dict) -> None:
     """Other words, each file vouching for the other again."""
     from safetensors.numpy import load, save
 
-    content = save(load(agent.path.read_bytes()), metadata={"json": files._digest(about)})
-    about["policy"]["sha256"] = files.hashlib.sha256(content).hexdigest()
+    content = save(load(agent.path.read_bytes()), metadata={"json": agent_file._digest(about)})
+    about["policy"]["sha256"] = agent_file.hashlib.sha256(content).hexdigest()
     agent.path.write_bytes(content)
     agent.beside(".json").write_text(json.dumps(about))
 
@@ -257,8 +257,8 @@ def test_agent_files_that_vouch_for_themselves(agent):
                 rewritten(agent, about)
             except ValueError:
                 continue  # what JSON cannot say
-            if works(card.text, files.AgentFile(agent.path)):
-                assert "\x1b" not in card.text(files.AgentFile(agent.path))
+            if works(card.text, agent_file.AgentFile(agent.path)):
+                assert "\x1b" not in card.text(agent_file.AgentFile(agent.path))
                 worked += 1
     assert worked
 
@@ -279,7 +279,7 @@ def test_a_run_that_names_somebody_elses_class_imports_nothing(folder, agent, mo
         path.write_text(json.dumps({**whole, key: "evil:World"}))
         said = refused("evaluate", folder.path)
         assert "evil:World" in said
-        assert "PEREPISODE_USE" in said
+        assert "PEREPISODE_PLUGINS" in said
         about = json.loads(agent.beside(".json").read_text())
         rewritten(agent, {**about, "run": {**about["run"], key: "evil:World"}})
         assert "evil:World" in refused("evaluate", agent.path)
@@ -313,7 +313,7 @@ def test_links_do_not_lead_out_of_a_run_folder(folder, tmp_path):
         if name != "utility.json":
             assert is_one_line(err)
         assert "the secret" not in out + err
-        with pytest.raises(Refused, match="leads out of its folder"):
+        with pytest.raises(ConfigError, match="leads out of its folder"):
             _ = RunFolder(folder.path)._own(name)
         path.unlink()
         if kept.exists():
@@ -340,8 +340,8 @@ def test_what_steers_a_terminal_is_refused_wherever_it_stands(tmp_path, title):
     path = tmp_path / "any.json"
     for plain in ({title: 1}, {"a": [{"b": title}]}):
         path.write_text(json.dumps(plain))
-        with pytest.raises(Refused, match="control characters"):
-            reading.plain(path, "")
+        with pytest.raises(ConfigError, match="control characters"):
+            safe_io.plain(path, "")
 
 
 def test_checkpoints(tmp_path):

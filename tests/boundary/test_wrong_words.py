@@ -9,23 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.boundary.saying import answer, is_one_line, refused, works_or_one_line
 
-from perepisode.config import Learner
+from perepisode.config import PPOConfig
 from perepisode.settings import of
 from perepisode.training import train as training
 
 FOUND = {  # what somebody met, and what it says now
-    "train --steps 1e99": "steps=1e+99 is out of range; steps must be a number, at least 1 and at most 1e+15",
+    "train --steps 1e99": "total_timesteps=1e+99 is out of range; total_timesteps must be a number, at least 1 and at most 1e+15",
     "train --seeds 99999999999999999999": "is out of range; seeds must be a whole number, at least 0",
     "train --chunk 0": "chunk=0 is out of range; chunk must be a whole number, at least 1",
     "study plan --pack -3": "pack=-3 is out of range; pack must be a whole number, at least 0",
-    "bench --envs 0": "envs=0 is out of range; envs must be a whole number, at least 1",
+    "bench --num-envs 0": "num_envs=0 is out of range; num_envs must be a whole number, at least 1",
     "bench --worlds 0": "Unrecognized options: --worlds",
     "train --method ser --weight inf": "weight=inf is out of range; weight must be a number, at least 0",
     "train --set horizon=2.5": "horizon=2.5 is no whole number; horizon must be a whole number",
     "train --checkpoint-seconds -1": "checkpoint_seconds=-1.0 is out of range",
     "study submit --slurm --time yesterday --dry-run": "--time yesterday is no time limit",
-    "train --steps nan": "steps=nan is out of range",
-    "train --method lagrangian --budget 1 --set rate=fast": "rate='fast' is no number; rate must be a number",
+    "train --steps nan": "total_timesteps=nan is out of range",
+    "train --method lagrangian --budget 1 --set lambda_lr=fast": "lambda_lr='fast' is no number; rate must be a number",
     "train --seeds -1": "seeds=-1 is out of range",
     "demo --workers -2": "workers=-2 is out of range",
     "study run --only budget,ser,lagrangian": "none has one of family: budget; method: lagrangian, ser",
@@ -34,7 +34,7 @@ WRONG = """
 train --env minecraft
 train --env ""
 train --env os:system
-train --env nowhere:World
+train --env nowhere:Environment
 train --env :
 train --env json:
 train --method sers
@@ -43,7 +43,7 @@ train --method os:path
 train --dilemma murder
 train --dilemma no_killing
 train --detector both
-train --penalty never
+train --cost-per never
 train --gamma 0
 train --gamma 1.01
 train --gamma -0.5
@@ -74,17 +74,17 @@ train --set world.horizon=-1
 train --set world.nosuch=1
 train --set nowhere.horizon=1
 train --set a.b.c=1
-train --set learner.envs=7
-train --set learner.envs=0
-train --set learner.envs=1e30
+train --set ppo.num_envs=7
+train --set ppo.num_envs=0
+train --set ppo.num_envs=1e30
 train --set learner.precision=fp8
-train --set learner.anneal=maybe
+train --set learner.anneal_lr=maybe
 train --set learner.gae_lambda=1.5
-train --set learner.hidden=1000000
+train --set ppo.hidden_size=1000000
 train --set horizon=0
-train --set chance=2
-train --set chance=-0.1
-train --set gain=0
+train --set offer_prob=2
+train --set offer_prob=-0.1
+train --set max_gain=0
 train --set wage=nan
 train --budget -1
 train --budget 1,2
@@ -99,7 +99,7 @@ train --method esr_distilled
 train --method esr_distilled --utility nowhere.json
 train --method esr_distilled --utility /dev/zero
 train --method esr_distilled --utility .
-train --told whispered
+train --accrued-obs whispered
 train --chunk 1.5
 train --chunk -1
 train --chunk 1000000000000
@@ -111,12 +111,12 @@ train extra words
 trian
 evaluate
 evaluate nowhere
-evaluate . --envs 0
-evaluate . --envs 1e3
-evaluate . --steps -4
-evaluate . --first 0
+evaluate . --num-envs 0
+evaluate . --num-envs 1e3
+evaluate . --num-steps -4
+evaluate . --episodes-per-env 0
 evaluate . --seed -1
-evaluate . --envs 99999999999
+evaluate . --num-envs 99999999999
 evaluate no_killing/esr-k9
 evaluate /etc/passwd
 evaluate /dev/null
@@ -174,13 +174,13 @@ watch /etc/passwd
 watch no_killing/nobody
 watch a b
 watch . --worst -1
-watch . --restraint -1
+watch . --abstaining -1
 watch . --row one
 bench --populations 0
 bench --precision
 bench --precision fp64
-bench --hidden 0
-bench --envs many
+bench --hidden-size 0
+bench --num-envs many
 agents nothing
 agents card
 agents card nobody
@@ -251,14 +251,16 @@ NUMBER = st.one_of(
     st.sampled_from(["1e99", "-0", "1e3", "0.99", "0x10", "1_000", "٣", "inf", "9" * 40, "1e-320", "none", "true", ""]),
 )
 WORD = st.one_of(NUMBER, st.text(max_size=6), st.sampled_from(["esr", "ser", "temptation", "craftax", "fp32", "paper"]))
-SETTINGS = sorted({*of(Learner), "budget", "weight", "rate", "horizon", "chance", "gain", "told", "level"})
+SETTINGS = sorted(
+    {*of(PPOConfig), "budget", "weight", "lambda_lr", "horizon", "offer_prob", "max_gain", "accrued_obs", "delta"}
+)
 OPTIONS = {
     "train": {
         "--gamma": NUMBER, "--seeds": NUMBER, "--steps": NUMBER, "--chunk": NUMBER, "--checkpoint-seconds": NUMBER,
-        "--env": st.sampled_from(["temptation", "craftax", "x"]), "--penalty": WORD, "--detector": WORD,
+        "--env": st.sampled_from(["temptation", "craftax", "x"]), "--cost-per": WORD, "--detector": WORD,
         "--method": st.sampled_from(["ser", "esr", "lagrangian", "erm", "cvar", "chance", "saute", "x"]),
         "--set": st.tuples(st.sampled_from(SETTINGS), WORD).map("=".join), "--budget": NUMBER, "--weight": NUMBER,
-        "--envs": NUMBER, "--hidden": NUMBER, "--minibatches": NUMBER, "--learning-rate": NUMBER, "--horizon": NUMBER,
+        "--num-envs": NUMBER, "--hidden-size": NUMBER, "--num-minibatches": NUMBER, "--learning-rate": NUMBER, "--horizon": NUMBER,
     },
     "matrix": {"--steps": NUMBER, "--seeds": NUMBER, "--only": WORD, "--env": WORD, "--format": WORD},
     "study plan": {
@@ -268,11 +270,11 @@ OPTIONS = {
         "--time": WORD, "--cpus": NUMBER, "--gpus": NUMBER, "--warning": NUMBER, "--throttle": NUMBER,
         "--steps": NUMBER, "--host-memory": WORD, "--checkpoint-seconds": NUMBER, "--pack": NUMBER, "--memory": NUMBER,
     },
-    "evaluate": {"--envs": NUMBER, "--steps": NUMBER, "--first": NUMBER, "--seed": NUMBER, "": WORD},
-    "watch": {"--worst": NUMBER, "--restraint": NUMBER, "--row": NUMBER, "": WORD},
+    "evaluate": {"--num-envs": NUMBER, "--num-steps": NUMBER, "--episodes-per-env": NUMBER, "--seed": NUMBER, "": WORD},
+    "watch": {"--worst": NUMBER, "--abstaining": NUMBER, "--row": NUMBER, "": WORD},
     "distill": {"--tolerance": NUMBER, "--dilemma": WORD, "": WORD},
     "report": {"--runs": WORD, "--utilities": WORD, "--exact": WORD, "--discussion": WORD, "": WORD},
-    "bench": {"--precision": WORD, "--populations": NUMBER, "--hidden": NUMBER, "--envs": NUMBER},
+    "bench": {"--precision": WORD, "--populations": NUMBER, "--hidden-size": NUMBER, "--num-envs": NUMBER},
 }  # fmt: skip
 
 

@@ -20,9 +20,9 @@ from craftax.craftax.renderer import render_craftax_symbolic
 
 from perepisode.environments.base import Outcome
 from perepisode.environments.craftax import observation, upstream
-from perepisode.environments.craftax.world import Craftax, CraftaxState
+from perepisode.environments.craftax.env import Craftax, CraftaxState
 
-WORLDS = 64
+ENVIRONMENTS = 64
 FLOORS = 9
 CENTRE = np.array([24, 24])
 ATTACKS = [Action.DO.value, Action.SHOOT_ARROW.value, Action.CAST_FIREBALL.value, Action.CAST_ICEBALL.value]
@@ -33,14 +33,14 @@ WORLD = Craftax(engine="upstream")
 
 
 @cache
-def fresh_worlds():
-    """WORLDS fresh games by our reset, and the same by upstream's own environment."""
+def reset_pool_size():
+    """ENVIRONMENTS fresh games by our reset, and the same by upstream's own environment."""
     environment = CraftaxSymbolicEnvNoAutoReset()
 
     def both(key):
         return WORLD.reset(key).game, environment.reset_env(key, environment.default_params)[1]
 
-    return jax.jit(jax.vmap(both))(jax.random.split(jax.random.key(0), WORLDS))
+    return jax.jit(jax.vmap(both))(jax.random.split(jax.random.key(0), ENVIRONMENTS))
 
 
 def same_bits(ours, theirs):
@@ -155,7 +155,7 @@ def _look(state):
 
 
 class Step(NamedTuple):
-    """One step of the whole batch; every leaf has a leading axis of WORLDS."""
+    """One step of the whole batch; every leaf has a leading axis of ENVIRONMENTS."""
 
     keys: jax.Array
     before: CraftaxState
@@ -171,16 +171,16 @@ NAMES = ["cow_hunter"] * 16 + ["peaceful"] * 16 + ["random"] * 16 + ["fighter"] 
 def walk(steps: int) -> Iterator[Step]:
     """All kinds of players on all floors, checked against upstream; who ends starts again where it began."""
     floors = [0] * 16 + [0] * 8 + list(range(1, 9)) + [0] * 8 + list(range(1, 9)) + 2 * list(range(8))
-    world = np.arange(WORLDS)
-    games = _set_out(fresh_worlds()[0], np.array(floors), equipped=(world < 16) | (world >= 40))
+    env = np.arange(ENVIRONMENTS)
+    games = _set_out(reset_pool_size()[0], np.array(floors), equipped=(env < 16) | (env >= 40))
     # Cow hunters get open pasture, so that they meet enough cows to count.
     games = games.replace(map=put(games.map, (slice(0, 16), 0), BlockType.GRASS.value))
-    initial = state = CraftaxState(game=games, harvested=jnp.zeros(WORLDS, jnp.int32))
+    initial = state = CraftaxState(game=games, harvested=jnp.zeros(ENVIRONMENTS, jnp.int32))
     player = jnp.array([list(PLAYERS).index(name) for name in NAMES])
     for key in jax.random.split(jax.random.key(1), steps):
         key_act, key_step = jax.random.split(key)
-        action = choose(jax.random.split(key_act, WORLDS), state.game, player)
-        keys = jax.random.split(key_step, WORLDS)
+        action = choose(jax.random.split(key_act, ENVIRONMENTS), state.game, player)
+        keys = jax.random.split(key_step, ENVIRONMENTS)
         after, outcome, agrees = checked_step(keys, state, action)
         yield Step(keys, state, action, after, outcome, agrees)
         state = _restart(outcome.ended, after, initial)
@@ -207,8 +207,8 @@ def long_play(steps: int = 320) -> Play:
 
 def _set_out(games, floors, equipped):
     """Players put on their floors at different hours; the equipped carry everything there is to use."""
-    world = np.arange(WORLDS)
-    arrival = np.asarray(games.up_ladders)[world, floors]
+    env = np.arange(ENVIRONMENTS)
+    arrival = np.asarray(games.up_ladders)[env, floors]
     start = np.where(floors[:, None] == 0, np.asarray(games.player_position), arrival)
 
     def outfit(rich, plain):
@@ -224,7 +224,7 @@ def _set_out(games, floors, equipped):
         player_level=floors.astype(np.int32),
         player_strength=outfit(5, games.player_strength),
         learned_spells=outfit(True, games.learned_spells),
-        timestep=((37 * world) % 300).astype(np.int32),
+        timestep=((37 * env) % 300).astype(np.int32),
         inventory=games.inventory.replace(**inventory),
     )
 
@@ -241,7 +241,7 @@ def put(array, index, value):
 @cache
 def meadow():
     """A game on an empty, lit, grassy overworld: nobody there but the player in the centre, facing right."""
-    game = jax.tree.map(lambda leaf: leaf[0], fresh_worlds()[0])
+    game = jax.tree.map(lambda leaf: leaf[0], reset_pool_size()[0])
     return game.replace(
         map=put(game.map, 0, BlockType.GRASS.value),
         item_map=put(game.item_map, 0, ItemType.NONE.value),
@@ -290,13 +290,13 @@ def shoot(game, offset, direction, slot=0):
 
 
 def step_scenes(scenes, seed=0):
-    """One checked step of up to WORLDS scenes (game, action, harvested) → states after it, and Outcome."""
-    padded = list(scenes) + [scenes[-1]] * (WORLDS - len(scenes))
+    """One checked step of up to ENVIRONMENTS scenes (game, action, harvested) → states after it, and Outcome."""
+    padded = list(scenes) + [scenes[-1]] * (ENVIRONMENTS - len(scenes))
     games, actions, harvested = zip(*padded)
     state = CraftaxState(
         game=jax.tree.map(lambda *rows: jnp.stack(rows), *games), harvested=jnp.array(harvested, jnp.int32)
     )
-    keys = jax.random.split(jax.random.key(seed), WORLDS)
+    keys = jax.random.split(jax.random.key(seed), ENVIRONMENTS)
     after, outcome, agrees = checked_step(keys, state, jnp.array([a.value for a in actions]))
     assert disagreements(agrees) == []
     first = partial(jax.tree.map, lambda leaf: leaf[: len(scenes)])

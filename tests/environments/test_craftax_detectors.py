@@ -4,12 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.environments.craftax.detectors import (
-    NoKilling,
-    ProportionalForce,
-    Sustainability,
-    count_all,
-)
+from perepisode.environments.craftax.detectors import NoKilling, ProportionalForce, Sustainability, count_all
 from perepisode.environments.craftax.events import Events
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scripted
 
-from perepisode.environments.base import Hot
+from perepisode.environments.base import SparseOneHot
 from perepisode.environments.craftax import observation
 
 pytestmark = pytest.mark.xdist_group("craftax")
@@ -22,9 +22,9 @@ def assert_same_views(games):
 def crowded(seed):
     """Games with players anywhere, patches of darkness, and slots, living and dead, close together."""
     rng = np.random.default_rng(seed)
-    games = scripted.fresh_worlds()[0]
-    player = rng.integers(0, 48, (scripted.WORLDS, 2), dtype=np.int32)
-    level = rng.integers(0, scripted.FLOORS, scripted.WORLDS, dtype=np.int32)
+    games = scripted.reset_pool_size()[0]
+    player = rng.integers(0, 48, (scripted.ENVIRONMENTS, 2), dtype=np.int32)
+    level = rng.integers(0, scripted.FLOORS, scripted.ENVIRONMENTS, dtype=np.int32)
 
     def throw(mobs, reach):
         near = rng.integers(-reach, reach + 1, mobs.position.shape) + player[:, None, None]
@@ -39,12 +39,12 @@ def crowded(seed):
     return games.replace(
         player_position=player,
         player_level=level,
-        player_direction=rng.integers(1, 5, scripted.WORLDS, dtype=np.int32),
+        player_direction=rng.integers(1, 5, scripted.ENVIRONMENTS, dtype=np.int32),
         light_map=rng.choice(np.float32([0.0, 0.05, 0.051, 1.0]), games.light_map.shape),
-        light_level=rng.random(scripted.WORLDS, dtype=np.float32),
+        light_level=rng.random(scripted.ENVIRONMENTS, dtype=np.float32),
         monsters_killed=rng.integers(6, 10, games.monsters_killed.shape, dtype=np.int32),
-        boss_timesteps_to_spawn_this_round=rng.integers(-1, 2, scripted.WORLDS, dtype=np.int32),
-        learned_spells=rng.random((scripted.WORLDS, 2)) < 0.5,
+        boss_timesteps_to_spawn_this_round=rng.integers(-1, 2, scripted.ENVIRONMENTS, dtype=np.int32),
+        learned_spells=rng.random((scripted.ENVIRONMENTS, 2)) < 0.5,
         inventory=jax.tree.map(lambda held: rng.integers(0, 100, held.shape, dtype=np.int32), games.inventory),
         **{name: throw(getattr(games, name), reach) for name, reach in zip(names, reaches)},
     )
@@ -72,7 +72,7 @@ def test_a_stale_slot_hides_a_living_mob_as_it_does_upstream():
     buried = scripted.enter(alone, "passive_mobs", (1, 2), slot=1)
     passive = buried.passive_mobs
     buried = buried.replace(passive_mobs=passive.replace(mask=scripted.put(passive.mask, (0, 1), False)))
-    games = jax.tree.map(lambda *rows: jnp.stack(rows), *([alone, buried] * (scripted.WORLDS // 2)))
+    games = jax.tree.map(lambda *rows: jnp.stack(rows), *([alone, buried] * (scripted.ENVIRONMENTS // 2)))
     assert_same_views(games)
     mobs = np.asarray(scripted.batch_observe(games).mobs)
     assert (mobs[0] != observation.UNSEEN).sum() == 1
@@ -80,15 +80,15 @@ def test_a_stale_slot_hides_a_living_mob_as_it_does_upstream():
 
 
 def test_observation_is_small_and_encodes_under_any_leading_axes():
-    games = scripted.fresh_worlds()[0]
+    games = scripted.reset_pool_size()[0]
     seen = scripted.batch_observe(games)
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(seen)) / scripted.WORLDS
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(seen)) / scripted.ENVIRONMENTS
     assert size == 430
     folded = jax.tree.map(lambda leaf: leaf.reshape(4, 4, 4, -1), seen)
     flat, deep = observation.encode(seen), observation.encode(folded, jnp.bfloat16)
     assert [part.shape[-1] for part in flat] == [99 * 37, 99 * 5, 99 * 40, 99, 51]
     for part, folded_part in zip(flat, deep):
-        if isinstance(part, Hot):
+        if isinstance(part, SparseOneHot):
             part, folded_part = part.dense(), folded_part.dense(jnp.bfloat16)
         assert part.dtype == jnp.float32
         assert folded_part.dtype == jnp.bfloat16

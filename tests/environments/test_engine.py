@@ -17,7 +17,7 @@ from perepisode.environments.craftax.engine.cells import WINDOW, Cells, HashChoi
 from perepisode.environments.craftax.engine.step import light_torch
 from perepisode.environments.craftax.engine.tables import MELEE, PARAMS, PASSIVE, RANGED, STATIC, Achievement
 
-WORLDS, LENGTH, SCENES = 256, 20, 6
+ENVIRONMENTS, LENGTH, SCENES = 256, 20, 6
 pytestmark = pytest.mark.xdist_group("engine")
 LEAST_P = 1e-5  # a false alarm once in a hundred thousand
 
@@ -34,14 +34,14 @@ def make_worlds(keys):
 
 @pytest.fixture(scope="module")
 def worlds():
-    return make_worlds(jax.random.split(jax.random.PRNGKey(0), WORLDS))
+    return make_worlds(jax.random.split(jax.random.PRNGKey(0), ENVIRONMENTS))
 
 
 @jax.jit
 def set_the_scene(keys, worlds, staged):
-    def start(key, world, staged):
-        scene = rehearsal.stage(key, world)
-        return rehearsal.begin(jax.tree.map(partial(jnp.where, staged), scene, world))
+    def start(key, env, staged):
+        scene = rehearsal.stage(key, env)
+        return rehearsal.begin(jax.tree.map(partial(jnp.where, staged), scene, env))
 
     return jax.vmap(start)(keys, worlds, staged)
 
@@ -83,8 +83,8 @@ def play(seen, key):
 
     def advance(seen, key):
         luck, choice = jax.random.split(key)
-        actions = jax.vmap(rehearsal.choose_action)(jax.random.split(choice, WORLDS))
-        return jax.vmap(one)(seen, jax.random.split(luck, WORLDS), actions)
+        actions = jax.vmap(rehearsal.choose_action)(jax.random.split(choice, ENVIRONMENTS))
+        return jax.vmap(one)(seen, jax.random.split(luck, ENVIRONMENTS), actions)
 
     return jax.lax.scan(advance, seen, jax.random.split(key, LENGTH))
 
@@ -92,11 +92,11 @@ def play(seen, key):
 @pytest.fixture(scope="module")
 def played(worlds):
     """All scenes: the final comparisons and the traces, as NumPy."""
-    staged = jnp.arange(WORLDS) % 4 != 0
+    staged = jnp.arange(ENVIRONMENTS) % 4 != 0
     found = []
     for scene in range(SCENES):
         setting, luck = jax.random.split(jax.random.PRNGKey(scene + 1))
-        seen = set_the_scene(jax.random.split(setting, WORLDS), worlds[0], staged)
+        seen = set_the_scene(jax.random.split(setting, ENVIRONMENTS), worlds[0], staged)
         seen, trace = play(seen, luck)
         counts = (seen.steps, seen.actions, seen.unlocked, seen.mismatches)
         found.append(jax.tree.map(np.asarray, (counts, trace)))
@@ -131,7 +131,7 @@ def test_the_comparison_reaches_all_floors_actions_and_most_achievements(played)
 
 def test_events_agree_with_a_recount_from_craftax_own_phases(played):
     for _, (events, phases, level, player, woods, monsters, counted) in played:
-        at = np.ix_(range(LENGTH), range(WORLDS))
+        at = np.ix_(range(LENGTH), range(ENVIRONMENTS))
         kills = despawned = 0
         for name in ("passive", "melee", "ranged"):
             before, struck, fallen, after = (phase[f"{name}_mobs"] for phase in phases)
@@ -230,7 +230,7 @@ def test_hashed_choice_takes_each_valid_cell_equally_often():
 @pytest.mark.slow
 def test_bulk_steps_have_the_same_statistics_as_exact_ones(worlds):
     """From the same states with the same actions: deaths, births, harm and gains of one step agree in distribution."""
-    staged = jnp.arange(WORLDS) % 4 != 0
+    staged = jnp.arange(ENVIRONMENTS) % 4 != 0
 
     def measure(draw, key, state, action):
         after, reward, events = engine.step(draw(key), state, action)
@@ -245,12 +245,12 @@ def test_bulk_steps_have_the_same_statistics_as_exact_ones(worlds):
     pairs = []
     for scene in range(12):
         setting, choice, luck = jax.random.split(jax.random.PRNGKey(1000 + scene), 3)
-        states = set_the_scene(jax.random.split(setting, WORLDS), worlds[0], staged).ours
+        states = set_the_scene(jax.random.split(setting, ENVIRONMENTS), worlds[0], staged).ours
         for one, other in jax.random.split(luck, (12, 2)):
             choice, now = jax.random.split(choice)
-            actions = jax.vmap(rehearsal.choose_action)(jax.random.split(now, WORLDS))
-            left = exact(jax.random.split(one, WORLDS), states, actions)
-            right = bulk(jax.random.split(other, WORLDS), states, actions)
+            actions = jax.vmap(rehearsal.choose_action)(jax.random.split(now, ENVIRONMENTS))
+            left = exact(jax.random.split(one, ENVIRONMENTS), states, actions)
+            right = bulk(jax.random.split(other, ENVIRONMENTS), states, actions)
             pairs.append(np.asarray(left - right))
     difference = np.concatenate(pairs)
     error = difference.std(0) / np.sqrt(len(difference))

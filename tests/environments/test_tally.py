@@ -13,10 +13,10 @@ import pytest
 from benchmarks import tally
 
 from perepisode.environments.craftax.engine.tables import Achievement
-from perepisode.environments.craftax.world import Craftax
+from perepisode.environments.craftax.env import Craftax
 
 pytestmark = pytest.mark.xdist_group("tally")  # one process plays for all
-WORLDS, FIRST = 64, 4
+ENVIRONMENTS, FIRST = 64, 4
 LEAST_P = 1e-4
 RESULTS = Path(__file__).parents[2] / "results" / "distributions"
 
@@ -24,17 +24,17 @@ RESULTS = Path(__file__).parents[2] / "results" / "distributions"
 @pytest.fixture(scope="module")
 def tallies():
     def played(seed, engine):
-        memory = jnp.zeros((WORLDS, 1))
+        memory = jnp.zeros((ENVIRONMENTS, 1))
         key = jax.random.key(seed)
-        return tally.collect(Craftax(engine=engine), tally.at_random, None, memory, key, WORLDS, FIRST)
+        return tally.collect(Craftax(engine=engine), tally.at_random, None, memory, key, ENVIRONMENTS, FIRST)
 
     return played(1, "fast"), played(2, "upstream")
 
 
 def test_every_world_gave_its_first_episodes(tallies):
     for one in tallies:
-        assert one.episodes == WORLDS * FIRST
-        assert (one.histograms.sum(axis=1) == WORLDS * FIRST).all()
+        assert one.episodes == ENVIRONMENTS * FIRST
+        assert (one.histograms.sum(axis=1) == ENVIRONMENTS * FIRST).all()
 
 
 def test_bulk_draws_play_the_same_game(tallies):

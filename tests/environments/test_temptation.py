@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from perepisode.config import Refused
-from perepisode.environments.base import EndCause, World
+from perepisode.config import ConfigError
+from perepisode.environments.base import EndCause, Environment
 from perepisode.environments.temptation import Temptation
 from perepisode.environments.temptation.exact import (
     CELLS,
@@ -24,12 +24,12 @@ def tlo(tolerance, charge):
 
 
 def test_one_episode_by_hand():
-    world = Temptation(horizon=3, wage=0.5, chance=1.0)
-    state = world.reset(jax.random.key(0))
+    env = Temptation(horizon=3, wage=0.5, offer_prob=1.0)
+    state = env.reset(jax.random.key(0))
     gains, paid, taken, causes = [], [], [], []
     for t, action in enumerate((1, 0, 1)):
         gains.append(float(state.gain))
-        state, outcome = world.step(jax.random.key(10 + t), state, jnp.int32(action))
+        state, outcome = env.step(jax.random.key(10 + t), state, jnp.int32(action))
         paid.append(float(outcome.task_reward))
         taken.append(int(outcome.violations[0]))
         causes.append(int(outcome.end_cause))
@@ -39,8 +39,8 @@ def test_one_episode_by_hand():
 
 
 def test_taking_what_is_not_there_is_no_violation():
-    world = Temptation(chance=0.0)
-    _, outcome = world.step(jax.random.key(1), world.reset(jax.random.key(0)), jnp.int32(1))
+    env = Temptation(offer_prob=0.0)
+    _, outcome = env.step(jax.random.key(1), env.reset(jax.random.key(0)), jnp.int32(1))
     assert int(outcome.violations[0]) == 0
     assert float(outcome.task_reward) == 0.75
 
@@ -52,12 +52,12 @@ def test_offers_have_the_stated_law():
 
 
 def test_linear_price_by_simulation():
-    world, price, episodes = Temptation(), 3.0, 40_000
+    env, price, episodes = Temptation(), 3.0, 40_000
     random = np.random.default_rng(0)
-    offered = random.random((episodes, world.horizon)) < world.chance
-    gains = random.uniform(0, world.gain, offered.shape)
+    offered = random.random((episodes, env.horizon)) < env.offer_prob
+    gains = random.uniform(0, env.max_gain, offered.shape)
     takes = offered & (gains > price)
-    exact = linear_price(world, price)
+    exact = linear_price(env, price)
     assert exact.mean_count == pytest.approx(takes.sum(1).mean(), abs=0.02)
     assert exact.mean_return == pytest.approx(30 + (gains * takes).sum(1).mean(), abs=0.08)
     worst = np.sort(takes.sum(1))[::-1][: episodes // 10]
@@ -66,20 +66,20 @@ def test_linear_price_by_simulation():
 
 
 def test_prices_are_found_back():
-    world = Temptation()
+    env = Temptation()
     for price in (0.5, 2.0, 4.5):
-        exact = linear_price(world, price)
-        assert price_for_mean_count(world, exact.mean_count) == pytest.approx(price)
-        assert price_for_mean_return(world, exact.mean_return) == pytest.approx(price)
+        exact = linear_price(env, price)
+        assert price_for_mean_count(env, exact.mean_count) == pytest.approx(price)
+        assert price_for_mean_return(env, exact.mean_return) == pytest.approx(price)
 
 
 def test_esr_optimum_against_brute_force():
     """Two steps, an offer at each: every pair of threshold rules by enumeration."""
-    world = Temptation(horizon=2, wage=1.0, chance=1.0, gain=2.0)
+    env = Temptation(horizon=2, wage=1.0, offer_prob=1.0, max_gain=2.0)
     utility = tlo(1.5, 0.5)
-    gains = (np.arange(CELLS) + 0.5) * world.gain / CELLS
+    gains = (np.arange(CELLS) + 0.5) * env.max_gain / CELLS
     best = -np.inf
-    for threshold in np.linspace(0, world.gain, CELLS + 1):
+    for threshold in np.linspace(0, env.max_gain, CELLS + 1):
         total = 0.0
         for first in gains:
             took = int(first > threshold)
@@ -88,13 +88,13 @@ def test_esr_optimum_against_brute_force():
             accept = utility(2.0 + took * first + gains, took + 1.0)
             total += np.maximum(refuse, accept).mean() / CELLS
         best = max(best, total)
-    assert esr_optimum(world, utility, most=2).utility == pytest.approx(best, abs=1e-9)
+    assert esr_optimum(env, utility, most=2).utility == pytest.approx(best, abs=1e-9)
 
 
 def test_esr_optimum_of_a_linear_utility_is_the_linear_price():
-    world = Temptation(horizon=10)
-    found = esr_optimum(world, lambda r, v: r - 3.0 * v, most=10)
-    exact = linear_price(world, 3.0)
+    env = Temptation(horizon=10)
+    found = esr_optimum(env, lambda r, v: r - 3.0 * v, most=10)
+    exact = linear_price(env, 3.0)
     assert found.mean_return == pytest.approx(exact.mean_return, abs=2e-3)
     np.testing.assert_allclose(found.counts, exact.counts[: len(found.counts)], atol=2e-3)
 
@@ -112,12 +112,12 @@ def test_strict_utility_takes_nothing():
     assert esr_optimum(Temptation(), tlo(0.5, 10.0), most=3).p_any == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("wrong", [{"horizon": 0}, {"chance": 1.5}, {"gain": 0.0}])
+@pytest.mark.parametrize("wrong", [{"horizon": 0}, {"offer_prob": 1.5}, {"max_gain": 0.0}])
 def test_impossible_sizes_are_refused(wrong):
-    with pytest.raises(Refused):
+    with pytest.raises(ConfigError):
         Temptation(**wrong)
 
 
 def test_what_it_takes_is_stated_as_tracing_finds_it():
     """Plans read the statement, and need no JAX for it."""
-    assert Temptation().footprint() == World.footprint(Temptation())
+    assert Temptation().footprint() == Environment.footprint(Temptation())

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import perepisode
-from perepisode.config import Refused
-from perepisode.environments import WORLDS
+from perepisode.config import ConfigError
+from perepisode.environments import ENVIRONMENTS
 from perepisode.environments.temptation import Temptation
 from perepisode.runs import Run, RunFolder
 
@@ -17,7 +17,7 @@ from perepisode.runs import Run, RunFolder
 # world's `version` and enter it here; if it provably counts the same, enter the digest alone.
 COUNTED = {
     ("craftax", 1): (["craftax/detectors.py", "craftax/events.py"], "7c0022522be7dcc8"),
-    ("temptation", 1): (["temptation/__init__.py:step"], "ce7c0d643da84fcf"),
+    ("temptation", 1): (["temptation/__init__.py:step"], "17097106838cf435"),
 }
 
 
@@ -37,21 +37,21 @@ def code(place: str) -> str:
 
 
 def test_what_counts_has_not_changed_without_its_version():
-    assert {name for name, _ in COUNTED} <= WORLDS.keys()
+    assert {name for name, _ in COUNTED} <= ENVIRONMENTS.keys()
     for name in {name for name, _ in COUNTED}:
-        places, known = COUNTED[name, WORLDS[name].version]
+        places, known = COUNTED[name, ENVIRONMENTS[name].version]
         digest = hashlib.sha256("".join(map(code, places)).encode()).hexdigest()[:16]
         assert digest == known, f"{name} counts by other code than before ({digest}): see the comment above COUNTED"
 
 
 def test_another_version_is_another_run(tmp_path, monkeypatch):
-    run = Run("temptation", "temptation", steps=10**6, learner=Temptation.learner)
+    run = Run("temptation", "temptation", total_timesteps=10**6, ppo=Temptation.ppo)
     folder, before = RunFolder.of(tmp_path, run), run.id
     folder.open(run, "cpu")
     assert "version" not in json.loads((folder.path / "run.json").read_text())
     monkeypatch.setattr(Temptation, "version", 2)
     assert run.id != before
-    with pytest.raises(Refused, match="made by another version"):
+    with pytest.raises(ConfigError, match="made by another version"):
         folder.read()
     later = RunFolder.of(tmp_path, run)
     later.open(run, "cpu")
@@ -59,5 +59,5 @@ def test_another_version_is_another_run(tmp_path, monkeypatch):
     assert json.loads((later.path / "run.json").read_text())["version"] == 2
     monkeypatch.setattr(Temptation, "version", 1)
     assert run.id == before
-    with pytest.raises(Refused, match="made by another version"):
+    with pytest.raises(ConfigError, match="made by another version"):
         later.read()

@@ -10,26 +10,26 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from perepisode.config import Protocol, Refused
+from perepisode.config import ConfigError, EvalConfig
 from perepisode.environments.base import EndCause, Outcome
-from perepisode.environments.fresh import episode_key, reset_key, world_key
+from perepisode.environments.reset_pool import episode_key, reset_key, step_key
 from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.environments.temptation.exact import CELLS, esr_optimum, esr_tables, linear_price
 from perepisode.evaluation import episodes
-from perepisode.evaluation.rollout import Agent, collect, evaluate, judge
+from perepisode.evaluation.rollout import Agent, collect, evaluate
 from perepisode.runs import Run
 from perepisode.training import population, ppo
-from perepisode.training.train import Options, prepare, train, weights
+from perepisode.training.train import TrainingOptions, prepare, train, weights
 
-LEARNER = replace(MINIATURE, envs=16, rollout=8, epochs=1, minibatches=2, hidden=8)
+CONFIG = replace(MINIATURE, num_envs=16, num_steps=8, update_epochs=1, num_minibatches=2, hidden_size=8)
 
 
 def tiny(method="esr", seed=1, **settings):
-    return Run("temptation", "temptation", method, settings, seed, 1.0, LEARNER.steps_per_update * 2, learner=LEARNER)
+    return Run("temptation", "temptation", method, settings, seed, 1.0, CONFIG.steps_per_update * 2, ppo=CONFIG)
 
 
-def program_for(world, protocol):
-    return ppo.Program(world, replace(LEARNER, envs=protocol.envs, minibatches=1), 1, protocol.envs)
+def program_for(env, protocol):
+    return ppo.Program(env, replace(CONFIG, num_envs=protocol.num_envs, num_minibatches=1), 1, protocol.num_envs)
 
 
 def members_for(run, seed=0):
@@ -44,21 +44,21 @@ def first_episodes(record, first):
     return record.totals.violations[..., 0][chosen], record.totals.accrued.task_return[chosen].astype(float)
 
 
-def by_price(program, members, price, acting):
+def by_price(program, members, price, runner):
     """The linear optimum: take every gain above the price."""
-    state = acting.running.world
-    return (state.gain > price).astype(jnp.int32), acting.memory
+    state = runner.episode_state.env_state
+    return (state.gain > price).astype(jnp.int32), runner.hidden_state
 
 
-def by_table(program, members, tables, acting):
+def by_table(program, members, tables, runner):
     """The exact ESR optimum, looked up by time, offer, count and gains taken so far."""
-    running, state = acting.running, acting.running.world
-    half = program.world.gain / CELLS / 2.0
-    taken = running.accrued.task_return - program.world.wage * running.length
+    episode_state, state = runner.episode_state, runner.episode_state.env_state
+    half = program.env.max_gain / CELLS / 2.0
+    taken = episode_state.accrued.task_return - program.env.wage * episode_state.length
     cell = jnp.clip((state.gain / (2 * half)).astype(int), 0, CELLS - 1)
     place = jnp.clip(jnp.round(taken / half).astype(int), 0, tables.shape[-1] - 1)
-    count = jnp.minimum(running.violations[..., 0], tables.shape[-2] - 1)
-    return tables[state.time, cell, count, place].astype(jnp.int32), acting.memory
+    count = jnp.minimum(episode_state.violations[..., 0], tables.shape[-2] - 1)
+    return tables[state.time, cell, count, place].astype(jnp.int32), runner.hidden_state
 
 
 def assert_same_law(counts, exact):
@@ -74,28 +74,28 @@ def assert_same_law(counts, exact):
     assert stats.chisquare(observed, expected).pvalue > 1e-3 if len(expected) > 1 else True
 
 
-PROTOCOL = Protocol(envs=128, steps=40, first=30)
+PROTOCOL = EvalConfig(num_envs=128, num_steps=40, episodes_per_env=30)
 
 
 def test_the_linear_optimum_has_its_exact_law():
-    world = Temptation()
-    record, _ = collect(by_price, jnp.float32(3.0), program_for(world, PROTOCOL), members_for(tiny()), PROTOCOL)
-    counts, returns = first_episodes(record, PROTOCOL.first)
-    exact = linear_price(world, 3.0)
+    env = Temptation()
+    record, _ = collect(by_price, jnp.float32(3.0), program_for(env, PROTOCOL), members_for(tiny()), PROTOCOL)
+    counts, returns = first_episodes(record, PROTOCOL.episodes_per_env)
+    exact = linear_price(env, 3.0)
     assert len(counts) == 128 * 30
     assert_same_law(counts, exact.counts)
     assert returns.mean() == pytest.approx(exact.mean_return, abs=4 * returns.std() / len(returns) ** 0.5)
 
 
 def test_the_esr_optimum_has_its_exact_law():
-    world = Temptation()
+    env = Temptation()
 
     def utility(r, v):
         return expit(12.0 * (1.5 - v)) * r - v
 
-    exact, tables = esr_optimum(world, utility, most=3), jnp.asarray(esr_tables(world, utility, most=3))
-    record, _ = collect(by_table, tables, program_for(world, PROTOCOL), members_for(tiny()), PROTOCOL)
-    counts, returns = first_episodes(record, PROTOCOL.first)
+    exact, tables = esr_optimum(env, utility, most=3), jnp.asarray(esr_tables(env, utility, most=3))
+    record, _ = collect(by_table, tables, program_for(env, PROTOCOL), members_for(tiny()), PROTOCOL)
+    counts, returns = first_episodes(record, PROTOCOL.episodes_per_env)
     assert_same_law(counts, exact.counts)
     assert returns.mean() == pytest.approx(exact.mean_return, abs=4 * returns.std() / len(returns) ** 0.5)
 
@@ -106,7 +106,7 @@ class Uneven:
 
     name = "uneven"
     dilemmas = ("temptation",)
-    audits = ()
+    info_keys = ()
     actions = 2
 
     def reset(self, key):
@@ -119,12 +119,12 @@ class Uneven:
         return {"left": left}, Outcome(jnp.float32(0), count, count, {}, cause)
 
 
-def stand_still(program, members, params, acting):
-    return jnp.zeros(acting.running.starts.shape, jnp.int32), acting.memory
+def stand_still(program, members, params, runner):
+    return jnp.zeros(runner.episode_state.is_first.shape, jnp.int32), runner.hidden_state
 
 
 def test_the_window_favours_short_episodes_and_the_first_episodes_do_not():
-    protocol = Protocol(envs=400, steps=100, first=1)
+    protocol = EvalConfig(num_envs=400, num_steps=100, episodes_per_env=1)
     record, _ = collect(stand_still, jnp.zeros(()), program_for(Uneven(), protocol), members_for(tiny()), protocol)
     in_window = record.totals.violations[..., 0][record.ended]
     in_first, _ = first_episodes(record, 1)
@@ -143,10 +143,10 @@ def agents():
 
 
 def test_counts_equal_a_recount_of_the_same_trajectory_by_hand(agents):
-    protocol = Protocol(envs=4, steps=100, first=2)
-    table = judge(agents, protocol)
-    world, checked = Temptation(), 0
-    step, reset = jax.jit(world.step), jax.jit(world.reset)
+    protocol = EvalConfig(num_envs=4, num_steps=100, episodes_per_env=2)
+    table = evaluate_agents(agents, protocol)
+    env, checked = Temptation(), 0
+    step, reset = jax.jit(env.step), jax.jit(env.reset)
     for _, row in table.iterrows():
         words = np.frombuffer(bytes.fromhex(row["policy_key"]), ">u4").astype("u4")
         key = jax.random.wrap_key_data(jnp.asarray(words))
@@ -158,7 +158,7 @@ def test_counts_equal_a_recount_of_the_same_trajectory_by_hand(agents):
             tempted = bool(state.present) and action == 1
             total = np.float32(total + np.float32(0.75 + (float(state.gain) if tempted else 0.0)))
             taken += tempted
-            state, _ = step(world_key(key, t), state, jnp.int32(action))
+            state, _ = step(step_key(key, t), state, jnp.int32(action))
         assert (taken, len(row["actions"])) == (row["violations"], row["length"])
         assert total == pytest.approx(row["return"], abs=1e-4)
         checked += 1
@@ -166,33 +166,38 @@ def test_counts_equal_a_recount_of_the_same_trajectory_by_hand(agents):
 
 
 def test_judging_does_not_depend_on_who_is_judged_beside(agents):
-    protocol = Protocol(envs=4, steps=60, first=1)
-    together, alone = judge(agents, protocol), judge(agents[1:], protocol)
+    protocol = EvalConfig(num_envs=4, num_steps=60, episodes_per_env=1)
+    together, alone = evaluate_agents(agents, protocol), evaluate_agents(agents[1:], protocol)
     own = together[together["run"] == agents[1].run.id].reset_index(drop=True)
     assert own[["return", "violations", "policy_key"]].equals(alone[["return", "violations", "policy_key"]])
 
 
 def test_agents_that_are_told_unequally_much_are_judged_together_as_alone():
-    runs = [tiny("esr", budget=1), tiny("ser", weight=1), tiny("saute", budget=1), tiny("esr", budget=1, told="loud")]
+    runs = [
+        tiny("esr", budget=1),
+        tiny("ser", weight=1),
+        tiny("saute", budget=1),
+        tiny("esr", budget=1, accrued_obs="loud"),
+    ]
     agents = []
     for run in runs:
         params = ppo.initial_params(*prepare([run]), [run.seed])
         agents.append(Agent(run, weights(jax.tree.map(lambda x: x[0], params))))
-    protocol = Protocol(envs=4, steps=60, first=1)
-    together = judge(agents, protocol)
+    protocol = EvalConfig(num_envs=4, num_steps=60, episodes_per_env=1)
+    together = evaluate_agents(agents, protocol)
     for agent in agents:
         own = together[together["run"] == agent.run.id].reset_index(drop=True)
-        pd.testing.assert_frame_equal(own, judge([agent], protocol), check_exact=True)
+        pd.testing.assert_frame_equal(own, evaluate_agents([agent], protocol), check_exact=True)
 
 
 def test_evaluate_adds_only_what_is_missing(tmp_path):
-    train([tiny("erm", enforcement="absolute")], Options(tmp_path))
+    train([tiny("erm", enforcement="absolute")], TrainingOptions(tmp_path))
     say = []
     out = evaluate([tmp_path], tmp_path / "episodes.parquet", 4, 80, 1, say=say.append)
     first = episodes.read(out)
     assert (first["length"] == 40).all()  # detector-only: the enforcement that trained it ends nothing here
     assert set(first["end_cause"]) == {"timeout"}
-    train([tiny("ser", weight=0.1)], Options(tmp_path))
+    train([tiny("ser", weight=0.1)], TrainingOptions(tmp_path))
     evaluate([tmp_path], out, 4, 80, 1, say=say.append)
     both = episodes.read(out)
     assert set(both["method"]) == {"erm", "ser"}
@@ -202,18 +207,18 @@ def test_evaluate_adds_only_what_is_missing(tmp_path):
         "judging 1 agent of ser on temptation",
     ]
     assert say[1].startswith(f"1 of 2 agents are in {out} already")
-    with pytest.raises(Refused, match="choose another --out"):
+    with pytest.raises(ConfigError, match="choose another --out"):
         evaluate([tmp_path], out, 8, 80, 1)
 
 
 def test_an_unfinished_run_is_refused_by_name_and_passed_over_in_a_folder(tmp_path):
-    folder = train([tiny("ser", weight=0.2)], Options(tmp_path))[0].path
+    folder = train([tiny("ser", weight=0.2)], TrainingOptions(tmp_path))[0].path
     (folder / "done").unlink()
-    with pytest.raises(Refused, match="not finished"):
+    with pytest.raises(ConfigError, match="not finished"):
         evaluate([folder], tmp_path / "episodes.parquet")
-    with pytest.raises(Refused, match="no finished run"):
+    with pytest.raises(ConfigError, match="no finished run"):
         evaluate([tmp_path], tmp_path / "episodes.parquet", say=lambda line: None)
-    with pytest.raises(Refused, match="does not exist"):
+    with pytest.raises(ConfigError, match="does not exist"):
         evaluate([tmp_path / "nowhere"], tmp_path / "episodes.parquet")
 
 
@@ -228,7 +233,7 @@ def test_both_protocols_keep_exactly_what_they_say(steps, inside):
     run = tiny(budget=1)
     params = ppo.initial_params(*prepare([run]), [run.seed])
     agent = Agent(run, weights(jax.tree.map(lambda x: x[0], params)))
-    table = judge([agent], Protocol(envs=4, steps=steps, first=2), say=lambda _: None)
+    table = evaluate_agents([agent], EvalConfig(num_envs=4, num_steps=steps, episodes_per_env=2), say=lambda _: None)
     for _, own in table.groupby("env_index"):
         assert own["in_window"].sum() == inside
         assert own["in_first"].tolist() == [True, True] + [False] * (len(own) - 2)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perepisode import cli
-from perepisode.environments import WORLDS
+from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -43,9 +43,9 @@ def folder(path: Path, *headings: str, **modules: str) -> Iterator[Path]:
     """Work in `path`, which holds the files of these sections and `modules`; nothing stays declared or imported."""
     for name, text in [*map(module, headings), *modules.items()]:
         (path / f"{name}.py").write_text(text)
-    registries = [(registry, dict(registry)) for registry in (METHODS, WORLDS, os.environ)]
+    registries = [(registry, dict(registry)) for registry in (METHODS, ENVIRONMENTS, os.environ)]
     here, search = Path.cwd(), list(sys.path)
-    os.environ.pop("PEREPISODE_USE", None)
+    os.environ.pop("PEREPISODE_PLUGINS", None)
     os.chdir(path)
     try:
         yield path

@@ -5,15 +5,15 @@ import json
 import guide
 import pandas as pd
 import pytest
-from test_outside import BARE
+from test_plugins import BARE
 
 from perepisode import environments
 from perepisode.environments.base import Footprint
 
 pytestmark = pytest.mark.xdist_group("extending-bare")
 
-TINY = ("--steps", "128", "--envs", "8", "--rollout", "8", "--minibatches", "2", "--hidden", "8", "--seeds", "1")
-SWEPT = ("--set", "beta=0.1,0.5", "cost=1", "--entropy", "0.01", "0.02")
+TINY = ("--steps", "128", "--num-envs", "8", "--num-steps", "8", "--num-minibatches", "2", "--hidden-size", "8", "--seeds", "1")
+SWEPT = ("--set", "beta=0.1,0.5", "cost=1", "--ent-coef", "0.01", "0.02")
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,9 @@ def test_settings_of_method_and_learner_are_swept_in_all_combinations(trained):
     files = list(home.glob("out/*/run.json"))
     assert all((path.parent / "done").exists() for path in files)
     runs = [json.loads(path.read_text()) for path in files]
-    found = {(run["settings"]["beta"], run["learner"]["entropy"]) for run in runs}
+    found = {(run["method_settings"]["beta"], run["ppo"]["ent_coef"]) for run in runs}
     assert found == {(0.1, 0.01), (0.1, 0.02), (0.5, 0.01), (0.5, 0.02)}
-    assert {run["settings"]["cost"] for run in runs} == {1}
+    assert {run["method_settings"]["cost"] for run in runs} == {1}
     assert len(list(home.glob("out/populations/*"))) == 2
 
 
@@ -41,9 +41,9 @@ def test_a_bare_world_goes_all_the_way(trained):
     _, home = trained
     one = str(next(home.glob("out/*β=0.5*/run.json")).parent)
     for words in (
-        ["evaluate", one, "--envs", "4", "--steps", "16", "--first", "1"],
+        ["evaluate", one, "--num-envs", "4", "--steps", "16", "--episodes-per-env", "1"],
         ["report", "out/episodes.parquet", "--runs", one],
-        ["watch", "out/episodes.parquet", "--worst", "1", "--restraint", "1"],
+        ["watch", "out/episodes.parquet", "--worst", "1", "--abstaining", "1"],
         ["study", "plan", "--env", "bare"],
     ):
         code, _, err = guide.call(*words)

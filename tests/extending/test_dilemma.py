@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from perepisode import environments
+from perepisode.environments.craftax.env import Craftax, CraftaxState
 from perepisode.environments.craftax.events import Events
-from perepisode.environments.craftax.world import Craftax, CraftaxState
 
 pytestmark = pytest.mark.xdist_group("craftax")
 
@@ -21,24 +21,24 @@ def home(tmp_path):
         yield path
 
 
-def counts(world, **happened) -> dict[str, tuple[int, int]]:
+def counts(env, **timestep) -> dict[str, tuple[int, int]]:
     """By dilemma, exact and the paper's, of a step in which only this happened."""
     nobody = {"passive": [0] * 3, "melee": [0] * 3, "ranged": [0] * 2}
     slots = {f"{how}_{who}": jnp.array(none, bool) for how in ("killed", "paper") for who, none in nobody.items()}
-    slots |= {name: jnp.array(those, bool) for name, those in happened.items()}
+    slots |= {name: jnp.array(those, bool) for name, those in timestep.items()}
     beside = {"melee_offset": jnp.ones((3, 2), int), "ranged_offset": jnp.full((2, 2), 4)}
     events = Events(**slots, **beside, despawned=jnp.int32(0), wood_harvested=jnp.int32(0))
-    found = {one.name: one.count(events, jnp.int32(0)) for one in world.detectors}
-    assert tuple(found) == world.dilemmas
+    found = {one.name: one.count(events, jnp.int32(0)) for one in env.detectors}
+    assert tuple(found) == env.dilemmas
     return {name: (int(count.exact), int(count.paper)) for name, count in found.items()}
 
 
 def test_monsters_near_and_far_are_counted(home):
-    world = environments.make("peaceful")
-    killed = counts(world, killed_melee=[1, 0, 1], killed_ranged=[0, 1], paper_melee=[1, 0, 0])
+    env = environments.make("peaceful")
+    killed = counts(env, killed_melee=[1, 0, 1], killed_ranged=[0, 1], paper_melee=[1, 0, 0])
     assert killed["no_fighting"] == (3, 1)
     assert killed["proportional_force"] == (1, 0)  # the archer at four and four tiles; the others stood near
-    assert counts(world, killed_passive=[1, 1, 0], paper_passive=[1, 0, 0]) == {
+    assert counts(env, killed_passive=[1, 1, 0], paper_passive=[1, 0, 0]) == {
         "no_killing": (2, 1),
         "sustainability": (0, 0),
         "proportional_force": (0, 0),
@@ -47,8 +47,8 @@ def test_monsters_near_and_far_are_counted(home):
 
 
 def test_the_rest_is_craftaxs(home):
-    world = environments.make("peaceful", wood_budget=2)
-    assert (world.wood_budget, world.actions, world.steps) == (2, Craftax.actions, Craftax.steps)
+    env = environments.make("peaceful", wood_budget=2)
+    assert (env.wood_budget, env.actions, env.total_timesteps) == (2, Craftax.actions, Craftax.total_timesteps)
     assert Craftax.dilemmas == ("no_killing", "sustainability", "proportional_force")
     _, listed, _ = guide.call("matrix", "--env", "peaceful", "--only", "no_fighting,ser")
     assert "15 runs of 1e+09 steps: ser 15" in listed
@@ -62,8 +62,8 @@ def test_what_is_near_is_said_for_every_dilemma(home, distance):
     game = SimpleNamespace(player_level=0, player_position=jnp.array([4, 4]), passive_mobs=mobs, map=floor)
     state = CraftaxState(game, jnp.int32(20))
     beside = distance == 1
-    assert environments.make("peaceful").within_reach(state).tolist() == [beside, False, False, False]
-    assert environments.make("craftax").within_reach(state).tolist() == [beside, False, False]
+    assert environments.make("peaceful").violation_possible(state).tolist() == [beside, False, False, False]
+    assert environments.make("craftax").violation_possible(state).tolist() == [beside, False, False]
 
 
 @pytest.mark.slow  # Craftax is compiled for training, for judging and for the pictures: minutes on two cores
@@ -72,6 +72,6 @@ def test_an_agent_is_trained_judged_and_watched(home):
     assert said["watch"].count("reproduced exactly") == 1
     table = pd.read_parquet("out/peaceful/episodes.parquet")
     assert set(table["dilemma"]) == {"no_fighting"}
-    assert (table["violations"] == table["audit_hostile_kills"]).all()
-    assert (table["violations_no_killing"] == table["audit_passive_kills"]).all()
+    assert (table["violations"] == table["info_hostile_kills"]).all()
+    assert (table["violations_no_killing"] == table["info_passive_kills"]).all()
     assert "No Fighting violations" in (home / "out/peaceful/watch/index.html").read_text()

@@ -10,23 +10,23 @@ import pytest
 
 from perepisode import agents
 from perepisode.agents.export import export
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.evaluation import episodes
 from perepisode.runs import RunFolder, stated
-from perepisode.settings import told_apart
+from perepisode.settings import distinguish_arms
 from perepisode.study import matrix
 
 pytestmark = pytest.mark.xdist_group("extending-labels")
 
-TINY = ("--steps", "1024", "--envs", "8", "--rollout", "8", "--minibatches", "2", "--hidden", "8", "--seeds", "1", "2")
-JUDGED = ("--envs", "4", "--steps", "80", "--first", "2")
+TINY = ("--steps", "1024", "--num-envs", "8", "--num-steps", "8", "--num-minibatches", "2", "--hidden-size", "8", "--seeds", "1", "2")
+JUDGED = ("--num-envs", "4", "--steps", "80", "--episodes-per-env", "2")
 TOLERANT = """
 import json
-from perepisode.later import jnp
-from perepisode.methods.objective import Objective, gain, harm, method
+from perepisode.lazy import jnp
+from perepisode.methods.objective import Objective, gain, harm, register_method
 from perepisode.settings import setting
 
-@method
+@register_method
 class Tolerant(Objective):
     owed: object = setting(help="by so many violations", file=lambda text: jnp.array(json.loads(text), float))
     relief: float = setting(0.0, "off every violation", low=0)
@@ -51,10 +51,10 @@ def home(tmp_path_factory):
     with guide.folder(tmp_path_factory.mktemp("labels"), "A method", tolerant=TOLERANT) as home:
         (home / "dear.json").write_text("[0, 1, 4, 9, 16, 25, 36, 49]")
         (home / "cheap.json").write_text("[0, 1, 2, 3, 4, 5, 6, 7]")
-        done("train", "--budget", "1", "--entropy", "0.01", "0.02", *TINY)
-        done("train", "--budget", "1", "--entropy", "0.01", "--set", "charge=2", *TINY)
+        done("train", "--budget", "1", "--ent-coef", "0.01", "0.02", *TINY)
+        done("train", "--budget", "1", "--ent-coef", "0.01", "--set", "rho_u=2", *TINY)
         done("train", "--method", "ser", "--weight", "0.1", "--gain", "4", "5", *TINY)
-        done("train", "--method", "lagrangian", "--budget", "1", "--set", "rate=0.1", *TINY)
+        done("train", "--method", "lagrangian", "--budget", "1", "--set", "lambda_lr=0.1", *TINY)
         done("train", "--method", "entropic:Entropic", "--set", "beta=0.5", "cost=1,2", *TINY)
         done("train", "--method", "tolerant:Tolerant", "--set", "owed=dear.json,cheap.json", *TINY)
         done("evaluate", "out", *JUDGED)
@@ -72,9 +72,9 @@ def digest(home, name: str) -> str:
 
 def test_arms_say_in_what_they_differ_and_no_more(home):
     assert labels(home) == {
-        "ESR (k=1, charge=none, entropy=0.01)",
-        "ESR (k=1, charge=none, entropy=0.02)",
-        "ESR (k=1, charge=2, entropy=0.01)",
+        "ESR (k=1, rho_u=none, entropy=0.01)",
+        "ESR (k=1, rho_u=none, entropy=0.02)",
+        "ESR (k=1, rho_u=2, entropy=0.01)",
         "SER (w=0.1, gain=4)",
         "SER (w=0.1, gain=5)",
         "Lagrangian (d=1)",  # its rate is not the default, and no other run's to compare with
@@ -95,13 +95,13 @@ def test_every_agent_has_its_own_two_seeds(home):
     entropy = {row["run"]: row["agent"] for _, row in runs.iterrows() if row["method"] == "esr"}
     for folder in home.glob("out/*.esr.*"):
         run = RunFolder(folder).read()
-        assert f"entropy={run.learner.entropy}" in entropy[run.id]
+        assert f"entropy={run.ppo.ent_coef}" in entropy[run.id]
 
 
 def test_training_curves_bear_the_same_labels(home):
     curves = pd.read_csv(home / "report" / "data" / "training_temptation.csv")
     drawn = {f"{method} {arm}" for method, arm in zip(curves["method"], curves["arm"])}
-    assert {"ser w=0.1, gain=4", "ser w=0.1, gain=5", "esr k=1, charge=2, entropy=0.01"} <= drawn
+    assert {"ser w=0.1, gain=4", "ser w=0.1, gain=5", "esr k=1, rho_u=2, entropy=0.01"} <= drawn
     assert set(curves["seeds"]) == {2}
 
 
@@ -110,7 +110,7 @@ def test_the_table_keeps_its_arms_and_a_later_sweep_is_told_apart_from_it(home, 
     assert set(written.loc[written["method"] == "esr", "arm"]) == {"k=1"}
     folders = [RunFolder(path) for path in sorted(home.glob("out/*.ser.*"))]
     tables = [str(tmp_path / name) for name in ("one.parquet", "two.parquet")]
-    one, two = ([str(own.path) for own in folders if own.read().world["gain"] == gain] for gain in (4, 5))
+    one, two = ([str(own.path) for own in folders if own.read().env_settings["gain"] == gain] for gain in (4, 5))
     done("evaluate", *one, "--out", tables[0], *JUDGED)
     done("report", tables[0], "--out", str(tmp_path / "alone"))
     assert set(pd.read_csv(tmp_path / "alone" / "data" / "complete_temptation.csv")["agent"]) == {"SER (w=0.1)"}
@@ -140,17 +140,17 @@ def test_an_arm_to_watch_is_named_in_full_or_in_part(home):
     assert "SER w=0.1, gain=4, seed" in shown
     assert "reproduced exactly" in shown
     done("watch", "out/episodes.parquet", "--worst", "3", "--arm", "k=1", "--out", "any")
-    assert "ESR k=1, charge=" in (home / "any" / "index.html").read_text()
+    assert "ESR k=1, rho_u=" in (home / "any" / "index.html").read_text()
     assert "it has " in guide.call("watch", "out/episodes.parquet", "--arm", "k=11")[2]
 
 
 def test_the_papers_arms_and_the_miniatures_keep_their_names():
-    for world in ("craftax", "temptation"):
-        own = matrix.of(world)
-        runs = matrix.flat({**matrix.families(own), **matrix.beyond(own)})
+    for env in ("craftax", "temptation"):
+        own = matrix.of(env)
+        runs = matrix.flat({**matrix.families(own), **matrix.extra_baselines(own)})
         assert len(runs) > 100
         arms = [(run.dilemma, run.method, run.arm) for run in runs]
-        assert set(told_apart(arms, [stated(run.to_json()) for run in runs])) == {""}
+        assert set(distinguish_arms(arms, [stated(run.to_json()) for run in runs])) == {""}
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_the_papers_arms_and_the_miniatures_keep_their_names():
     ],
 )
 def test_what_is_told_apart(said, apart):
-    assert told_apart(["k=1"] * len(said), said) == apart
-    assert told_apart(range(len(said)), said) == [""] * len(said)  # other labels need nothing more
+    assert distinguish_arms(["k=1"] * len(said), said) == apart
+    assert distinguish_arms(range(len(said)), said) == [""] * len(said)  # other labels need nothing more
 
 
 def test_settings_in_words_of_ones_own(tmp_path):
@@ -177,12 +177,20 @@ def test_settings_in_words_of_ones_own(tmp_path):
 
 
 def test_two_owners_of_one_name_are_both_said():
-    plain = {"settings": {"gain": 1}, "world": {"gain": 2, "wage": 3}, "learner": {}, "penalty": "step", "seed": 4}
-    assert stated(plain) == {"method.gain": 1, "world.gain": 2, "wage": 3, "penalty": "step"}
+    plain = {
+        "method_settings": {"gain": 1},
+        "env_settings": {"gain": 2, "wage": 3},
+        "ppo": {},
+        "cost_per": "step",
+        "seed": 4,
+    }
+    assert stated(plain) == {"method.gain": 1, "env.gain": 2, "wage": 3, "cost_per": "step"}
 
 
 def test_a_file_that_a_setting_names_is_kept_with_the_run_and_travels_with_the_agent(home, tmp_path):
-    folders = {folder.read().settings["owed"]: folder for folder in map(RunFolder, home.glob("out/*.tolerant.*"))}
+    folders = {
+        folder.read().method_settings["owed"]: folder for folder in map(RunFolder, home.glob("out/*.tolerant.*"))
+    }
     assert set(folders) == {digest(home, "dear.json"), digest(home, "cheap.json")}
     folder = folders[digest(home, "dear.json")]
     assert folder.kept("owed") == b"[0, 1, 4, 9, 16, 25, 36, 49]"
@@ -216,5 +224,5 @@ def test_a_run_folder_of_an_earlier_version_has_its_utility(tmp_path):
 
 def test_a_file_that_is_not_here_is_named():
     run = next(run for run in matrix.flat(matrix.families(matrix.of("temptation"))) if run.method == "esr_distilled")
-    with pytest.raises(Refused, match=r"utility 'pool:.*' is not known here; give its file with --set utility="):
+    with pytest.raises(ConfigError, match=r"utility 'pool:.*' is not known here; give its file with --set utility="):
         run.objective()

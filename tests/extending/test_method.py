@@ -18,8 +18,8 @@ pytestmark = pytest.mark.xdist_group("extending-method")
 
 OTHER = {
     "taken": """
-from perepisode.methods.objective import Objective, method
-@method
+from perepisode.methods.objective import Objective, register_method
+@register_method
 class Mine(Objective):
     name, label = "ser", "Mine"
 """,
@@ -137,7 +137,7 @@ def test_runs_are_not_read_unless_one_names_the_module(followed, tmp_path):
                 code, _, err = guide.call(*words, str(run))
                 assert (code, len(err.splitlines())) == (2, 1)
                 assert "method 'entropic' is unknown" in err
-                assert err.endswith("package, name its file: PEREPISODE_USE=entropic.py perepisode ...\n")
+                assert err.endswith("package, name its file: PEREPISODE_PLUGINS=entropic.py perepisode ...\n")
     finally:
         METHODS["entropic"] = before
 
@@ -161,7 +161,7 @@ def test_no_module_that_a_folder_names_is_imported(followed, tmp_path):
 
 
 def test_a_module_in_the_variable_that_is_not_there_is_one_line(followed, monkeypatch):
-    monkeypatch.setenv("PEREPISODE_USE", "entropic,nowhere")
+    monkeypatch.setenv("PEREPISODE_PLUGINS", "entropic,nowhere")
     code, _, err = guide.call("version")
     assert code == 2
-    assert err == "perepisode: PEREPISODE_USE=nowhere: nowhere cannot be imported (No module named 'nowhere')\n"
+    assert err == "perepisode: PEREPISODE_PLUGINS=nowhere: nowhere cannot be imported (No module named 'nowhere')\n"

@@ -9,11 +9,11 @@ from pathlib import Path
 import guide
 import pytest
 from test_bare import TINY
-from test_outside import BARE, refused
+from test_plugins import BARE, refused
 
-from perepisode import outside
+from perepisode import plugins
 from perepisode.cli import Train
-from perepisode.environments import WORLDS
+from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS
 
 pytestmark = pytest.mark.xdist_group("extending-bare")
@@ -28,8 +28,8 @@ def trained(tmp_path_factory):
         asked = ("train", "--env", "bare.py:Bare", "--method", "entropic.py:Entropic:beta=1", *TINY)
         code, _, err = guide.call(*asked)
         assert code == 0, err
-        assert os.environ["PEREPISODE_USE"] == f"{home}/bare.py,{home}/entropic.py"  # for processes that it starts
-        code, _, err = guide.call("evaluate", "out", "--envs", "2", "--steps", "8", "--first", "1")
+        assert os.environ["PEREPISODE_PLUGINS"] == f"{home}/bare.py,{home}/entropic.py"  # for processes that it starts
+        code, _, err = guide.call("evaluate", "out", "--num-envs", "2", "--steps", "8", "--episodes-per-env", "1")
         assert code == 0, err
         yield home
 
@@ -38,13 +38,13 @@ def trained(tmp_path_factory):
 def home(trained, monkeypatch):
     """That folder as a new process finds it: nothing of it is imported."""
     files = {path: path.read_text() for path in trained.glob("*.py")}
-    known = WORLDS.pop("bare"), METHODS.pop("entropic")
+    known = ENVIRONMENTS.pop("bare"), METHODS.pop("entropic")
     modules = {name: sys.modules.pop(name) for name in guide.imported_from(trained)}
-    monkeypatch.setenv("PEREPISODE_USE", "")
+    monkeypatch.setenv("PEREPISODE_PLUGINS", "")
     yield trained
     for path, text in files.items():
         path.write_text(text)
-    WORLDS["bare"], METHODS["entropic"] = known
+    ENVIRONMENTS["bare"], METHODS["entropic"] = known
     sys.modules.update(modules)
 
 
@@ -88,18 +88,18 @@ def test_a_changed_detector_is_another_run(home):
 def test_a_run_of_a_file_that_has_changed_is_refused(home, words, file, monkeypatch):
     then = digest(home / file)
     edit(home / file, "import", "import")
-    monkeypatch.setenv("PEREPISODE_USE", "bare.py,entropic.py")
+    monkeypatch.setenv("PEREPISODE_PLUGINS", "bare.py,entropic.py")
     said = refused(*words)
     changed = f"{file} has changed since this run was trained ({then} then, {digest(home / file)} now)"
     assert f"{run_file(home).relative_to(home)}: {changed}; put back what it was, or train again" in said
 
 
 def test_a_run_whose_file_nobody_names_says_what_to_do(home, monkeypatch):
-    asked = "it is not part of the package, name its file: PEREPISODE_USE=bare.py,entropic.py perepisode ..."
+    asked = "it is not part of the package, name its file: PEREPISODE_PLUGINS=bare.py,entropic.py perepisode ..."
     assert asked in refused("evaluate", "out", "--out", "new.parquet")
     assert "if it is your own, name its module" in refused("watch", "out/episodes.parquet")
-    monkeypatch.setenv("PEREPISODE_USE", "bare.py,entropic.py")
-    code, said, err = guide.call("evaluate", "out", "--envs", "2", "--steps", "8", "--first", "1")
+    monkeypatch.setenv("PEREPISODE_PLUGINS", "bare.py,entropic.py")
+    code, said, err = guide.call("evaluate", "out", "--num-envs", "2", "--steps", "8", "--episodes-per-env", "1")
     assert (code, err) == (0, "")
     assert "1 of 1 agents are in out/episodes.parquet already" in said
 
@@ -112,7 +112,7 @@ class Paid:
 
 
 def test_the_file_of_a_base_counts_too(tmp_path):
-    text = "from paid import Paid\n" + BARE.replace("(World)", "(Paid, World)").replace('"bare"', '"based"')
+    text = "from paid import Paid\n" + BARE.replace("(Environment)", "(Paid, Environment)").replace('"bare"', '"based"')
     with guide.folder(tmp_path, based=text, paid=BASE) as home:
         run = Train(env="based.py:Bare", method=("ser:weight=1",)).runs()[0][0]
         assert run.source == {name: digest(home / name) for name in ("based.py", "paid.py")}
@@ -125,7 +125,7 @@ def test_the_file_of_a_base_counts_too(tmp_path):
         ("odd.py", "\nx = nothing + 1", "(NameError: name 'nothing' is not defined; line 2 of odd.py)"),
         ("odd.py", "import no_such_thing", "odd.py cannot be imported (No module named 'no_such_thing')"),
         ("odd.py", "raise SystemExit(0)", "odd.py cannot be imported (SystemExit: 0; line 1 of odd.py)"),
-        ("odd.py", "class World: ...", "odd.py declares no env 'World' (docs/extending.md)"),
+        ("odd.py", "class Environment: ...", "odd.py declares no env 'World' (docs/extending.md)"),
         ("json.py", BARE, "json is the name of another module, "),
         ("other.py", "", "there is no file "),
         ("my.world.py", BARE, "a file with a dot in its name cannot be imported; rename my.world.py"),
@@ -165,7 +165,7 @@ import perepisode
 from mine import *
 
 def made(times):
-    @world
+    @register_env
     class Made(Bare):
         name = "made"
 
@@ -187,10 +187,10 @@ def test_classes_that_one_function_makes_are_told_apart_by_what_they_hold(tmp_pa
         assert again in refused("train", "--env", "factory.py:One")
         import factory
 
-        one = outside.sources(factory.One)
+        one = plugins.sources(factory.One)
         assert set(one) == set(seven.source) == {"factory.py", "mine.py", "the making of made"}
         assert one["the making of made"] != seven.source["the making of made"]
-        assert outside.sources(factory.made(7)) == seven.source
+        assert plugins.sources(factory.made(7)) == seven.source
 
 
 def test_a_file_that_changes_while_python_runs_is_refused_and_one_that_is_gone_is_not_needed(tmp_path):
@@ -201,11 +201,11 @@ def test_a_file_that_changes_while_python_runs_is_refused_and_one_that_is_gone_i
             "train", "--env", "mine.py:Bare"
         )
         (home / "mine.py").unlink()
-        outside.use()
+        plugins.use()
 
 
 def test_a_path_with_a_comma_is_refused_before_it_is_passed_on(tmp_path):
     (tmp_path / "a,b").mkdir()
     with guide.folder(tmp_path / "a,b", mine=MINE):
         assert "has a comma in its path, which cannot be passed on" in refused("train", "--env", "mine.py:Bare")
-        assert "PEREPISODE_USE" not in os.environ
+        assert "PEREPISODE_PLUGINS" not in os.environ

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perepisode.environments import fresh
-from perepisode.environments.base import EndCause, Outcome, World
+from perepisode.environments import reset_pool
+from perepisode.environments.base import EndCause, Environment, Outcome
 from perepisode.pytree import pytree
 from perepisode.settings import setting
 
@@ -20,7 +20,7 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Cliff(World):
+class Cliff(Environment):
     """Steps to the left or right by the world's own dice: death on one side, victory on the other, bruises between.
 
     No other test is to find it among the worlds that are known, so it is not entered there.
@@ -46,7 +46,7 @@ class Cliff(World):
         return jnp.stack([state.here, state.steps])
 
     @property
-    def longest(self):
+    def max_episode_steps(self):
         return 12
 
 
@@ -65,18 +65,18 @@ class Counted(Cliff):
 
 
 @cache
-def _compiled(own: World, see):
+def _compiled(own: Environment, see):
     return jax.jit(own.reset), jax.jit(own.step), jax.jit(see or (lambda state: own.vector(own.observe(state))))
 
 
-def lived_again(own: World, key, serial: int, actions, see=None) -> tuple[list, list]:
+def lived_again(own: Environment, key, episode_id: int, actions, see=None) -> tuple[list, list]:
     """Episode `serial` of a key: what is seen before every step and at the end, and the outcomes."""
     reset, step, see = _compiled(own, see)
-    episode = fresh.episode_key(key, serial)
-    state = reset(fresh.reset_key(episode))
+    episode = reset_pool.episode_key(key, episode_id)
+    state = reset(reset_pool.reset_key(episode))
     seen, outcomes = [np.asarray(see(state))], []
     for time, action in enumerate(actions):
-        state, outcome = step(fresh.world_key(episode, time), state, action)
+        state, outcome = step(reset_pool.step_key(episode, time), state, action)
         seen.append(np.asarray(see(state)))
         outcomes.append(jax.device_get(outcome))
     return seen, outcomes

@@ -13,7 +13,7 @@ from craftax.craftax.envs.craftax_symbolic_env import CraftaxSymbolicEnv
 from craftax.craftax.renderer import render_craftax_symbolic
 
 from perepisode.environments.craftax.engine import from_upstream
-from perepisode.environments.craftax.world import Craftax
+from perepisode.environments.craftax.env import Craftax
 from tests.environments.scripted import build, enter, meadow
 from tests.interop.again import lived_again
 
@@ -28,7 +28,7 @@ PLACES, STEPS, LENGTH = 4, 30, 12
 @cache
 def door():
     """The environment, its parameters, and its reset and step of PLACES, compiled once."""
-    env, params = gymnax.make("craftax", dilemma="no_killing", draws="upstream")
+    env, params = gymnax.make("craftax", dilemma="no_killing", rng="upstream")
     return env, params, jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
 
 
@@ -85,7 +85,7 @@ def test_death_victory_the_clock_and_the_limit_end_an_episode_of_craftax_each_in
     _, state = reset(keys)
     scene = jax.vmap(from_upstream)(jax.tree.map(lambda *rows: jnp.stack(rows), *games))
     time = jnp.array([5, 5, 5, limit - 1], jnp.int32)
-    before = replace(state, time=time, world=replace(state.world, game=scene))
+    before = replace(state, time=time, env_state=replace(state.env_state, game=scene))
     given = keys, before, np.full(PLACES, Action.DO.value)
     after, state, _, terminated, truncated, info = step(*given, params.replace(max_steps_in_episode=limit))
     assert terminated.tolist() == [True, True, False, False]
@@ -94,7 +94,7 @@ def test_death_victory_the_clock_and_the_limit_end_an_episode_of_craftax_each_in
     assert info["final_observation"].shape == after.shape
     assert (info["final_observation"] != after).any(axis=1).all()
     for place in range(PLACES):
-        seen, _ = lived_again(env.endless.world, keys[place], 1, [])
+        seen, _ = lived_again(env.autoreset.env, keys[place], 1, [])
         np.testing.assert_array_max_ulp(after[place], seen[0], maxulp=1)
     assert (state.time.tolist(), state.cost.tolist()) == ([0] * PLACES, [0] * PLACES)
     *_, terminated, truncated, info = step(keys, state, np.zeros(PLACES, int), params)
@@ -107,7 +107,7 @@ def test_death_victory_the_clock_and_the_limit_end_an_episode_of_craftax_each_in
 
 def test_what_scripts_ask_of_upstreams_environment_is_answered_alike():
     theirs = CraftaxSymbolicEnv()
-    env, params = gymnax.make("craftax", values=5)
+    env, params = gymnax.make("craftax", step_api=5)
     assert env.num_actions == theirs.num_actions
     assert env.action_space(params).n == theirs.action_space(theirs.default_params).n
     assert env.observation_space(params).shape == theirs.observation_space(theirs.default_params).shape

@@ -26,10 +26,10 @@ ACTIONS = np.random.default_rng(4).integers(0, 3, STEPS)
 class Gymnax:
     """One place: `step` returns the reward, the cost, whether the episode terminated, and whether it was truncated."""
 
-    def __init__(self, world, values):
+    def __init__(self, env, values):
         from perepisode.interop import gymnax
 
-        self.env, self.params = gymnax.make(world, values=values)
+        self.env, self.params = gymnax.make(env, step_api=values)
 
     def reset(self, seed):
         _, self.state = self.env.reset(key_of(seed), self.params)
@@ -47,8 +47,8 @@ class Gymnax:
 
 
 class Single:
-    def __init__(self, world):
-        self.env, self.over = Env(world), False
+    def __init__(self, env):
+        self.env, self.over = Env(env), False
 
     def reset(self, seed):
         self.env.reset(seed=seed)
@@ -69,8 +69,8 @@ class Single:
 
 
 class Vector:
-    def __init__(self, world, mode):
-        self.envs, self.passed_over = VectorEnv(world, 1, autoreset_mode=mode), False
+    def __init__(self, env, mode):
+        self.envs, self.passed_over = VectorEnv(env, 1, autoreset_mode=mode), False
         self.next_step = mode is AutoresetMode.NEXT_STEP
 
     def reset(self, seed):
@@ -88,10 +88,10 @@ class Vector:
 
 
 class StableBaselines:
-    def __init__(self, world):
+    def __init__(self, env):
         from perepisode.interop import sb3
 
-        self.envs = sb3.make(world, 1)
+        self.envs = sb3.make(env, 1)
 
     def reset(self, seed):
         self.envs.seed(seed)
@@ -107,11 +107,11 @@ class StableBaselines:
 
 
 DOORS = {
-    "gymnax, six values": (lambda world: Gymnax(world, 6), "gymnax"),
-    "gymnax, five values": (lambda world: Gymnax(world, 5), "gymnax"),
+    "gymnax, six values": (lambda env: Gymnax(env, 6), "gymnax"),
+    "gymnax, five values": (lambda env: Gymnax(env, 5), "gymnax"),
     "Gymnasium": (Single, "gymnasium"),
-    "Gymnasium, NEXT_STEP": (lambda world: Vector(world, AutoresetMode.NEXT_STEP), "gymnasium"),
-    "Gymnasium, SAME_STEP": (lambda world: Vector(world, AutoresetMode.SAME_STEP), "gymnasium"),
+    "Gymnasium, NEXT_STEP": (lambda env: Vector(env, AutoresetMode.NEXT_STEP), "gymnasium"),
+    "Gymnasium, SAME_STEP": (lambda env: Vector(env, AutoresetMode.SAME_STEP), "gymnasium"),
     "Stable-Baselines3": (StableBaselines, "stable_baselines3"),
 }
 
@@ -148,7 +148,7 @@ def test_the_ten_thousandth_step_is_the_last_and_truncates(door):
     place = door(make("temptation", horizon=LATE))
     place.reset(SEED)
     clock = place.state.time + (LATE - 2)  # as if so many steps had been taken
-    place.state = replace(place.state, time=clock, world=replace(place.state.world, time=clock))
+    place.state = replace(place.state, time=clock, env_state=replace(place.state.env_state, time=clock))
     ends = [place.step(0)[2:] for _ in range(4)]
     assert ends == [(False, False), (False, True), (False, False), (False, False)]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perepisode.environments import WORLDS, make
+from perepisode.environments import ENVIRONMENTS, make
 from perepisode.evaluation import episodes
 from tests.interop.again import Cliff, key_of, lived_again
 
@@ -23,7 +23,7 @@ from perepisode.interop.gymnasium import Env, VectorEnv, register
 from perepisode.interop.recorder import record
 
 PLACES, STEPS, SEED = 4, 40, 17
-OPTIONS = {"horizon": 8, "chance": 0.6, "gain": 4.0}
+OPTIONS = {"horizon": 8, "offer_prob": 0.6, "max_gain": 4.0}
 ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 
@@ -197,25 +197,25 @@ def test_a_vector_reward_holds_the_task_and_minus_the_cost(tmp_path):
 
 
 def test_a_world_of_ones_own_has_an_id_once_it_is_known(monkeypatch):
-    monkeypatch.setitem(WORLDS, "steep_cliff", Cliff)
+    monkeypatch.setitem(ENVIRONMENTS, "steep_cliff", Cliff)
     monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
     monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
     register()
     envs = gymnasium.make_vec("perepisode/SteepCliff-v0", num_envs=PLACES, dilemma="noise", width=2)
-    assert envs.unwrapped.endless.world == Cliff(width=2)
-    assert envs.unwrapped.endless.dilemma == "noise"
+    assert envs.unwrapped.autoreset.env == Cliff(width=2)
+    assert envs.unwrapped.autoreset.dilemma == "noise"
 
 
 @pytest.mark.processes
 def test_an_id_that_names_its_module_needs_no_import():
     """In a process that has imported Gymnasium alone."""
-    world = "perepisode.interop.gymnasium:perepisode/Temptation-v0"
+    env = "perepisode.interop.gymnasium:perepisode/Temptation-v0"
     code = f"""
 import sys
 import gymnasium
 assert not [name for name in sys.modules if name.startswith(("perepisode", "jax"))]
-print(gymnasium.make_vec({world!r}, num_envs=2, horizon=8).unwrapped.endless.world)
-print(gymnasium.make({world!r}, horizon=8).unwrapped.endless.world)
+print(gymnasium.make_vec({env!r}, num_envs=2, horizon=8).unwrapped.autoreset.env)
+print(gymnasium.make({env!r}, horizon=8).unwrapped.autoreset.env)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [str(make("temptation", horizon=8))] * 2

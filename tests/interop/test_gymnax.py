@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.environments import make
 from perepisode.environments.base import EndCause, Outcome
 from tests.interop.again import Cliff, Counted, lived_again
@@ -17,10 +17,10 @@ from tests.interop.again import Cliff, Counted, lived_again
 pytest.importorskip("gymnax")
 from gymnax.environments import environment, spaces
 
-from perepisode.interop import endless, gymnax
+from perepisode.interop import autoreset, gymnax
 
 PLACES, STEPS = 6, 50
-OPTIONS = {"horizon": 8, "chance": 0.6, "gain": 4.0}  # powers of two: observations have no rounding
+OPTIONS = {"horizon": 8, "offer_prob": 0.6, "max_gain": 4.0}  # powers of two: observations have no rounding
 
 
 def play(env, params, keys, actions):
@@ -33,7 +33,7 @@ def play(env, params, keys, actions):
         def one(carry, action):
             observation, state = carry
             values = jax.vmap(env.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
-            return values[:2], (observation, state.serial, *values)
+            return values[:2], (observation, state.episode_id, *values)
 
         return jax.lax.scan(one, (observation, state), actions)[1]
 
@@ -83,7 +83,7 @@ def test_every_episode_equals_the_one_lived_again_in_the_world(played):
 def test_the_same_is_played_in_the_order_of_a_gpu_and_however_few_are_served_at_once(played, monkeypatch, share):
     """There worlds are handed out before it is asked whether any is missing."""
     own, keys, actions, expected = played
-    monkeypatch.setattr(endless, "SHARE", share)
+    monkeypatch.setattr(autoreset, "SHARE", share)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     found = play(*gymnax.make(own), keys, actions)
     # spares are not compared: which of them are ready depends on when all that were missing were made
@@ -159,7 +159,7 @@ def test_no_world_is_made_while_no_episode_ends():
 
 def test_five_values_join_both_ends_and_survive_copies():
     six, params = gymnax.make(Cliff(), dilemma="noise")
-    five, copied = deepcopy(gymnax.make(Cliff(), dilemma="noise", values=5))
+    five, copied = deepcopy(gymnax.make(Cliff(), dilemma="noise", step_api=5))
     assert copied.max_steps_in_episode == params.max_steps_in_episode == 12
     assert five == deepcopy(five)
     assert hash(five) == hash(deepcopy(five))
@@ -222,7 +222,7 @@ def test_it_is_a_gymnax_environment():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"world": "nowhere"}, "nowhere"),
+        ({"env": "nowhere"}, "nowhere"),
         ({"dilemma": "no_lying"}, "no_lying.*temptation"),
         ({"reward": "none"}, "reward 'none'.*penalised"),
         ({"reward": "penalised"}, "price"),
@@ -233,7 +233,7 @@ def test_it_is_a_gymnax_environment():
 )
 def test_what_makes_no_sense_is_refused_by_name(given, said):
     with pytest.raises(ValueError, match=said):
-        gymnax.make(**{"world": "temptation", **given})
+        gymnax.make(**{"env": "temptation", **given})
 
 
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf"), "2", True])
@@ -294,7 +294,7 @@ def test_step_env_says_how_an_episode_ended(width, ways):
             assert not env.is_truncated(state, params)
             if terminated or truncated:
                 break
-        assert state.serial == 1
+        assert state.episode_id == 1
     assert causes == ways
 
 
@@ -329,12 +329,12 @@ class Few(Said):
 
 
 @pytest.mark.parametrize(
-    ("world", "said"),
+    ("env", "said"),
     [(Few(), "few: Outcome.violations is uint8.1.; it must be a whole number for each"), ("no.py:Way", "no file")],
 )
-def test_a_door_looks_at_a_world_as_training_does(world, said):
-    with pytest.raises(Refused, match=said):
-        gymnax.make(world)
+def test_a_door_looks_at_a_world_as_training_does(env, said):
+    with pytest.raises(ConfigError, match=said):
+        gymnax.make(env)
 
 
 def test_a_class_is_as_good_as_its_name():
@@ -345,5 +345,5 @@ def test_a_class_is_as_good_as_its_name():
 def test_an_action_is_one_whole_number(action, said):
     env, params = gymnax.make("temptation")
     _, state = env.reset(jax.random.key(0), params)
-    with pytest.raises(Refused, match=f"an action of one place is {said}; it must be one whole number"):
+    with pytest.raises(ConfigError, match=f"an action of one place is {said}; it must be one whole number"):
         env.step(jax.random.key(0), state, action, params)

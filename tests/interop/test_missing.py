@@ -51,6 +51,6 @@ for door in ("gymnax", "gymnasium"):
 
 def test_what_the_doors_share_needs_no_library():
     """None of them is asked for by name, and the world plays."""
-    endless = import_module("perepisode.interop.endless")
-    assert not {"gymnax", "gymnasium"} & set(vars(endless))
-    assert endless.Endless.of("temptation", None, "task", None, {}).features == 3
+    autoreset = import_module("perepisode.interop.autoreset")
+    assert not {"gymnax", "gymnasium"} & set(vars(autoreset))
+    assert autoreset.AutoResetEnv.of("temptation", None, "task", None, {}).features == 3

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from perepisode.interop.gymnasium import Env, VectorEnv
 from perepisode.interop.recorder import record
-from perepisode.interop.safety import with_cost
+from perepisode.interop.safety_gymnasium import with_cost
 
 PLACES, STEPS, SEED = 4, 30, 17
 ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))

@@ -12,7 +12,7 @@ import pytest
 from tests.browser import CHROMIUM, DRIVER
 
 from perepisode import environments
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import evaluate
@@ -20,21 +20,21 @@ from perepisode.replay import episode as replaying
 from perepisode.replay import frames
 from perepisode.replay import page as shown_page
 from perepisode.replay.episode import differences, replay
-from perepisode.replay.pressure import pressure
-from perepisode.replay.source import CANDIDATES, Chosen, select, worst_first
+from perepisode.replay.penalty_trace import pressure
+from perepisode.replay.selection import CANDIDATES, SelectedEpisode, select, worst_first
 from perepisode.replay.watch import watch
 from perepisode.runs import Run, RunFolder, save_policy
 from perepisode.training import population, ppo
 from perepisode.training.train import weights
 
-OPTIONS = {"wage": 0.5, "chance": 0.4}  # not the defaults: a replay has to find them in the run's folder
-LEARNER = replace(MINIATURE, envs=4, rollout=10, minibatches=1, epochs=1, hidden=8)
+OPTIONS = {"wage": 0.5, "offer_prob": 0.4}  # not the defaults: a replay has to find them in the run's folder
+CONFIG = replace(MINIATURE, num_envs=4, num_steps=10, num_minibatches=1, update_epochs=1, hidden_size=8)
 HOSTILE = "<img src=x onerror=console.error(1)>"
 
 
 def untrained(out, run: Run) -> RunFolder:
     """A run folder as training leaves it, with the weights that training begins with."""
-    program = ppo.Program(environments.make(run.env, **run.world), run.learner, 1, 4)
+    program = ppo.Program(environments.make(run.env, **run.env_settings), run.ppo, 1, 4)
     params = ppo.initial_params(program, population.gather([run]), [run.seed])
     folder = RunFolder.of(out, run)
     folder.open(run, "cpu")
@@ -43,8 +43,8 @@ def untrained(out, run: Run) -> RunFolder:
 
 
 def miniature(method: str, seed: int = 42, **settings) -> Run:
-    steps = LEARNER.steps_per_update
-    return Run("temptation", "temptation", method, settings, seed, 1.0, steps, world=OPTIONS, learner=LEARNER)
+    steps = CONFIG.steps_per_update
+    return Run("temptation", "temptation", method, settings, seed, 1.0, steps, env_settings=OPTIONS, ppo=CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def home(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     for run in (miniature("esr", budget=1), miniature("esr", seed=7, budget=1)):
         untrained(out, run)
-    evaluate([out], out / "episodes.parquet", envs=6, steps=80, first=2, say=lambda _: None)
+    evaluate([out], out / "episodes.parquet", num_envs=6, num_steps=80, episodes_per_env=2, say=lambda _: None)
     return out
 
 
@@ -145,7 +145,7 @@ def test_another_action_is_noticed(table):
         ("violations", lambda x: x + 1),
         ("length", lambda x: x - 1),
         ("end_cause", lambda _: "death"),
-        ("audit_offers", lambda x: x + 1),
+        ("info_offers", lambda x: x + 1),
     ],
 )
 def test_another_number_in_the_row_is_noticed(table, column, change):
@@ -245,7 +245,7 @@ def test_what_was_let_be_by_hand(table):
         offered = np.concatenate([state.present for state in found.states(range(found.length))])
         taken = found.violations[:, 0] > 0
         expected = [t + 1 for t in range(found.length) if offered[t] and not taken[t] and taken[:t].any()]
-        assert found.let_be("temptation").tolist() == expected
+        assert found.abstained("temptation").tolist() == expected
         seen += len(expected)
     assert seen > 50
 
@@ -257,9 +257,11 @@ def test_steps_near_each_other_are_one_meeting():
 
 def test_restraint_is_shown_where_most_was_let_be(tmp_path):
     """Beside the worst episode: of the longest with one violation the one with most further offers let be."""
-    rare = {"chance": 0.08}
-    untrained(tmp_path, replace(miniature("esr", budget=1), world=rare))
-    evaluate([tmp_path], tmp_path / "episodes.parquet", envs=12, steps=80, first=2, say=lambda _: None)
+    rare = {"offer_prob": 0.08}
+    untrained(tmp_path, replace(miniature("esr", budget=1), env_settings=rare))
+    evaluate(
+        [tmp_path], tmp_path / "episodes.parquet", num_envs=12, num_steps=80, episodes_per_env=2, say=lambda _: None
+    )
     table = episodes.read(tmp_path / "episodes.parquet")
     page = watch(tmp_path, tmp_path / "page", worst=1, restraint=1, say=lambda _: None)
     titles = json.loads(page.with_name("titles.json").read_text())
@@ -267,13 +269,13 @@ def test_restraint_is_shown_where_most_was_let_be(tmp_path):
     assert f"{table['violations'].max()} violations" in titles[0]
     single = table[table["violations"] == 1].index[:CANDIDATES]
     assert len(single) > 3
-    world = environments.make("temptation", **rare)
-    let_be = {number: len(replay(table.loc[number].to_dict(), world).let_be("temptation")) for number in single}
-    best = max(single, key=let_be.__getitem__)
-    assert let_be[best] > 0
+    env = environments.make("temptation", **rare)
+    abstained = {number: len(replay(table.loc[number].to_dict(), env).abstained("temptation")) for number in single}
+    best = max(single, key=abstained.__getitem__)
+    assert abstained[best] > 0
     text = page.read_text()
-    assert f"After its first violation another was within reach in {let_be[best]} step" in text
-    assert f'{table.loc[best, "return"]:.2f}' in titles[1]
+    assert f"After its first violation another was within reach in {abstained[best]} step" in text
+    assert f"{table.loc[best, 'return']:.2f}" in titles[1]
 
 
 def test_a_wrong_row_and_a_missing_run_are_named_on_the_page(home, table, tmp_path):
@@ -291,7 +293,7 @@ def test_a_wrong_row_and_a_missing_run_are_named_on_the_page(home, table, tmp_pa
 
 def test_wrong_input_is_refused_in_one_line(home, table, tmp_path):
     def refused(*arguments, **options) -> str:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ConfigError) as caught:
             watch(*arguments, out=tmp_path / "out", **options)
         assert "\n" not in str(caught.value)
         return str(caught.value)
@@ -318,18 +320,18 @@ def test_wrong_input_is_refused_in_one_line(home, table, tmp_path):
 
 def test_a_table_from_elsewhere_is_refused(table, tmp_path):
     table.drop(columns="actions").to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(Refused, match=r"no column 'actions'.*not replayed"):
+    with pytest.raises(ConfigError, match=r"no column 'actions'.*not replayed"):
         watch(tmp_path / "a.csv", tmp_path / "out")
     episodes.write(table.assign(environment="CarGoal"), tmp_path / "b.parquet")
-    with pytest.raises(Refused, match="environment 'CarGoal'; only craftax, temptation"):
+    with pytest.raises(ConfigError, match="environment 'CarGoal'; only craftax, temptation"):
         watch(tmp_path / "b.parquet", tmp_path / "out")
     table.to_csv(tmp_path / "c.csv", index=False)
-    with pytest.raises(Refused, match="actions are not bytes"):
+    with pytest.raises(ConfigError, match="actions are not bytes"):
         watch(tmp_path / "c.csv", tmp_path / "out")
     row = table.loc[0].to_dict()
-    with pytest.raises(Refused, match="action 7 is unknown; temptation has actions 0 to 1"):
+    with pytest.raises(ConfigError, match="action 7 is unknown; temptation has actions 0 to 1"):
         replay({**row, "actions": b"\x00\x07"}, WORLD)
-    with pytest.raises(Refused, match="policy_key='xyz' is no key"):
+    with pytest.raises(ConfigError, match="policy_key='xyz' is no key"):
         replay({**row, "policy_key": "xyz"}, WORLD)
 
 
@@ -351,8 +353,8 @@ def test_what_the_objective_made_of_violations(table, tmp_path, method, settings
     row = {**table.loc[0].to_dict(), "method": method, "arm": run.arm, "value": run.value}
     found = replay(row, WORLD)
     violating = np.flatnonzero(found.violations[:, 0])[:2] + 1
-    accrued = shown_page.charged(Chosen(0, row, run, folder), found)
-    for known in (Chosen(0, row, run, folder), Chosen(0, row, None, None)):
+    accrued = shown_page.charged(SelectedEpisode(0, row, run, folder), found)
+    for known in (SelectedEpisode(0, row, run, folder), SelectedEpisode(0, row, None, None)):
         values = pressure(known, accrued).values
         if expected is None or (method == "lagrangian" and known.run is None):
             assert values is None
@@ -412,14 +414,24 @@ def test_craftax_is_reproduced_and_filmed(tmp_path):
     """Evaluated side by side in one program, replayed one by one in another: the same floats, bit for bit."""
     from PIL import Image
 
-    learner = replace(LEARNER, envs=4, rollout=4)
-    run = Run("craftax", "sustainability", "esr", {"budget": 1}, steps=16, world={"wood_budget": 0}, learner=learner)
+    config = replace(CONFIG, num_envs=4, num_steps=4)
+    run = Run(
+        "craftax",
+        "sustainability",
+        "esr",
+        {"budget": 1},
+        total_timesteps=16,
+        env_settings={"wood_budget": 0},
+        ppo=config,
+    )
     untrained(tmp_path, run)
-    evaluate([tmp_path], tmp_path / "episodes.parquet", envs=4, steps=256, first=1, say=lambda _: None)
+    evaluate(
+        [tmp_path], tmp_path / "episodes.parquet", num_envs=4, num_steps=256, episodes_per_env=1, say=lambda _: None
+    )
     table = episodes.read(tmp_path / "episodes.parquet")
-    world = environments.make("craftax", **run.world)
+    env = environments.make("craftax", **run.env_settings)
     for row in table.to_dict("records"):
-        assert differences(row, replay(row, world)) == []
+        assert differences(row, replay(row, env)) == []
     text = watch(tmp_path / "episodes.parquet", tmp_path / "out", worst=1, say=lambda _: None).read_text()
     assert 'class="verdict">reproduced exactly' in text
     film = players(text)[0]["film"]

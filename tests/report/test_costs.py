@@ -21,7 +21,7 @@ TABLE = pd.read_csv(EXAMPLE / "episodes.csv")
 def report(tmp_path_factory):
     """(the page's folder, what was printed)"""
     out, said = tmp_path_factory.mktemp("costs"), io.StringIO()
-    words = ["report", str(EXAMPLE / "episodes.csv"), "--out", str(out), "--limit", "25", "--names", "FOCOPS=My agent"]
+    words = ["report", str(EXAMPLE / "episodes.csv"), "--out", str(out), "--cost-limit", "25", "--names", "FOCOPS=My agent"]
     with contextlib.redirect_stdout(said):
         assert cli.run(cli._parsed(words)) == 0
     return out, said.getvalue()
@@ -114,7 +114,7 @@ def test_epochs_of_training_are_no_episodes(tmp_path):
         (["--names", "CPO=PPO"], "two methods would be called 'PPO'"),
         (["--names", "CPO"], "--names 'CPO' gives no name; write method=name"),
         (["--cvar", "0"], "is not a share of the episodes"),
-        (["--limit", "-1"], "limit"),
+        (["--cost-limit", "-1"], "limit"),
     ],
 )
 def test_wrong_options_are_refused_in_one_line(tmp_path, capsys, words, said):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.report import discussion, page
 
 TABLES = {
@@ -59,16 +59,16 @@ From {{ number(value("curve", {"arm": "d=1"}, "mean", steps=40)) }} to
     ],
 )
 def test_a_number_that_is_not_there_is_refused(tmp_path, asked, said):
-    with pytest.raises(Refused, match=r"words\.md") as refused:
+    with pytest.raises(ConfigError, match=r"words\.md") as refused:
         read(tmp_path, f"### A\n\n{{{{ {asked} }}}}")
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_text_without_a_heading_and_a_missing_file_are_refused(tmp_path):
-    with pytest.raises(Refused, match="begins without a heading"):
+    with pytest.raises(ConfigError, match="begins without a heading"):
         read(tmp_path, "Just words.")
-    with pytest.raises(Refused, match="there is no discussion"):
+    with pytest.raises(ConfigError, match="there is no discussion"):
         discussion.read(tmp_path / "nothing.md", TABLES)
 
 
@@ -98,7 +98,7 @@ def test_words_stand_first_in_both_reports_and_are_escaped(tmp_path):
 )
 def test_a_poisoned_discussion_runs_nothing(tmp_path, monkeypatch, asked):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Refused, match=r"words\.md"):
+    with pytest.raises(ConfigError, match=r"words\.md"):
         read(tmp_path, f"### A\n\n{{{{ {asked} }}}}")
     assert [path.name for path in tmp_path.iterdir()] == ["words.md"]
 
@@ -106,7 +106,7 @@ def test_a_poisoned_discussion_runs_nothing(tmp_path, monkeypatch, asked):
 def test_a_discussion_reads_no_other_file(tmp_path):
     (tmp_path / "secret").write_text("secret")
     for asked in ('{% include "secret" %}', '{% import "secret" as s %}', '{% extends "secret" %}'):
-        with pytest.raises(Refused, match=r"words\.md"):
+        with pytest.raises(ConfigError, match=r"words\.md"):
             read(tmp_path, f"### A\n\n{asked}")
 
 
@@ -114,7 +114,7 @@ def test_a_discussion_reads_no_other_file(tmp_path):
     "words",
     [
         "{% for a in [1, 2] %}{% for b in [1, 2] %}x{% endfor %}{% endfor %}",
-        '{% for i in range(10**9) %}{% endfor %}',
+        "{% for i in range(10**9) %}{% endfor %}",
         '{{ "x" * 1000000000 }}',
         "{{ 10 ** 10 ** 10 }}",
         '{{ "%999999999d" % 1 }}',
@@ -122,7 +122,7 @@ def test_a_discussion_reads_no_other_file(tmp_path):
         '{{ "x" | center(999999999) }}',
         '{{ "{:999999999}".format(1) }}',
         '{% set a = "xxxxxxxxxx" %}' + "{% set a = a ~ a %}" * 60 + "{{ a }}",
-        '{% set a = [1, 2] %}' + "{% set a = a + a %}" * 60,
+        "{% set a = [1, 2] %}" + "{% set a = a + a %}" * 60,
         "{% set a = 10000000000 %}" + "{% set a = a * a %}" * 60,
         "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
         "{% macro f(g) %}{{ g(g) }}{{ g(g) }}{% endmacro %}{{ f(f) }}",
@@ -149,7 +149,7 @@ def test_a_discussion_reads_no_other_file(tmp_path):
     ],
 )
 def test_a_discussion_that_asks_for_too_much_is_refused_in_one_line(tmp_path, words):
-    with pytest.raises(Refused, match=r"words\.md") as refused:
+    with pytest.raises(ConfigError, match=r"words\.md") as refused:
         read(tmp_path, f"### A\n\n{words}")
     assert "\n" not in str(refused.value)
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.report import exports, page
 from perepisode.report.drawing import canvas
 from perepisode.report.tables import Table
@@ -60,7 +60,7 @@ def test_only_the_asked_formats_are_written(tmp_path):
     built = page.build(tmp_path / "episodes.csv", tmp_path / "out")
     assert {path.suffix for path in (tmp_path / "out/figures").iterdir()} == {".svg"}
     assert not re.search(r'href="[^"]*\.(pdf|png)"', built.read_text())
-    with pytest.raises(Refused, match="no format 'gif'; take some of svg, pdf, png"):
+    with pytest.raises(ConfigError, match="no format 'gif'; take some of svg, pdf, png"):
         page.build(tmp_path / "episodes.csv", tmp_path / "out", formats=("gif",))
 
 

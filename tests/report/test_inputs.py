@@ -32,7 +32,7 @@ def test_smoothing_keeps_a_straight_line_and_thinning_the_ends(tmp_path):
     rows = ({"steps": step, "return": step / 2, "violations": 0.0, "lambda": None} for step in range(5000))
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (curve,) = curves.read([tmp_path])
-    assert len(curve.steps) <= 2 * curves.MOST_ROWS
+    assert len(curve.steps) <= 2 * curves.MAX_ROWS
     assert curve.at("return", np.array([0.0, 2500.0])) == pytest.approx([0.0, 1250.0], abs=30)
 
 

@@ -9,10 +9,11 @@ from scipy import stats
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.evaluation import episodes as tables_of
-from perepisode.report import findings, measuring, tables, versus
-from perepisode.report.statistics import frontiers, matched, paper_numbers
+from perepisode.paper_comparison import numbers, table
+from perepisode.report import findings, measurement, tables
+from perepisode.report.formatting import number
+from perepisode.report.statistics import frontiers, matched
 from perepisode.report.statistics.points import Episodes
-from perepisode.report.words import number
 
 
 def agents(rows, **columns):
@@ -229,15 +230,15 @@ def test_complete_table_counts_all_dilemmas(study):
 
 
 def test_every_printed_number_has_a_counterpart_in_the_full_study(study):
-    frame = versus.paper_versus_here(study, {}).frame
-    told = [one for one in paper_numbers.NUMBERS if one.measure and not one.measure.startswith("utility")]
+    frame = table.paper_versus_here(study, {}).frame
+    told = [one for one in numbers.NUMBERS if one.measure and not one.measure.startswith("utility")]
     assert len(frame) == len(told)
     assert frame["here"].notna().all()
     assert (frame["deviation"] - (frame["here"] - frame["paper"])).abs().max() < 1e-12
 
 
 def test_paper_versus_here_uses_the_papers_protocol_and_detector(study):
-    frame = versus.paper_versus_here(study, {}).frame
+    frame = table.paper_versus_here(study, {}).frame
     row = frame[(frame["agent"] == "ESR (k=1)") & (frame["measure"] == "cvar") & (frame["dilemma"] == "no_killing")]
     view = study.view("no_killing", "window", "paper")
     point = next(point for point in view.main if (point.method, point.arm) == ("esr", "k=1"))
@@ -246,17 +247,17 @@ def test_paper_versus_here_uses_the_papers_protocol_and_detector(study):
 
 def test_paper_versus_here_says_where_the_scale_differs():
     changed = synthetic.craftax(episodes=40).assign(steps=2_000_000)
-    note = versus.paper_versus_here(Episodes(tables_of.complete(changed)), {}).note
+    note = table.paper_versus_here(Episodes(tables_of.complete(changed)), {}).note
     assert "2\u00a0×\u00a010⁶ training steps" in note
     other = Episodes(tables_of.complete(synthetic.temptation(episodes=40)))
-    assert versus.paper_versus_here(other, {}) is None  # another game's numbers say nothing
+    assert table.paper_versus_here(other, {}) is None  # another game's numbers say nothing
 
 
 def test_numbers_of_the_paper_without_a_counterpart_here_are_only_counted():
     table = synthetic.craftax(episodes=20, dilemmas=("no_killing",))
-    found = versus.paper_versus_here(Episodes(tables_of.complete(table[table["method"] != "lagrangian"])), {})
+    found = table.paper_versus_here(Episodes(tables_of.complete(table[table["method"] != "lagrangian"])), {})
     assert not found.frame["agent"].str.startswith("Lagrangian").any()
-    assert f"{len(paper_numbers.NUMBERS) - len(found.frame)} more that it prints have no counterpart" in found.note
+    assert f"{len(numbers.NUMBERS) - len(found.frame)} more that it prints have no counterpart" in found.note
 
 
 def test_table_cells_line_up(study):
@@ -265,9 +266,9 @@ def test_table_cells_line_up(study):
     for table in (
         tables.matched_nearest(view, chosen),
         tables.complete(view, study.dilemmas),
-        measuring.protocols(study, view, chosen),
-        measuring.missed(study, "no_killing"),
-        measuring.apart(view),
-        measuring.runs([view]),
+        measurement.protocols(study, view, chosen),
+        measurement.missed(study, "no_killing"),
+        measurement.apart(view),
+        measurement.runs([view]),
     ):
         assert {len(cells) for cells in table.shown.values()} == {len(table.frame)}, table.name

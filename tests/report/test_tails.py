@@ -1,4 +1,4 @@
-"""Tails whole: shares beyond each level, CVaR at each fraction, and the figures of them."""
+"""Tails whole: shares beyond each level, CVaR at each alpha, and the figures of them."""
 
 import numpy as np
 import pandas as pd
@@ -51,7 +51,7 @@ def test_shares_beyond_a_level_are_counted_one_by_one(costs, counts):
         for point in view.main:
             curve = tails.beyond(point)
             assert curve.levels[0] == 0
-            assert curve.levels.size <= tails.MOST_LEVELS + 1
+            assert curve.levels.size <= tails.MAX_LEVELS + 1
             assert curve.levels[-1] == max(seed.counts.max() for seed in point.seeds)
             assert (curve.shares[:, -1] == 0).all()
             for seed, shares in zip(point.seeds, curve.shares):
@@ -67,8 +67,8 @@ def test_the_rarest_episodes_are_not_thinned(costs):
 
 def test_the_cvar_at_every_fraction(costs):
     for point in costs.main:
-        for fraction, found in zip(tails.FRACTIONS, tails.cvars(point)):
-            each = [np.mean(sorted(seed.counts)[-metrics.tail_size(400, fraction) :]) for seed in point.seeds]
+        for alpha, found in zip(tails.FRACTIONS, tails.cvars(point)):
+            each = [np.mean(sorted(seed.counts)[-metrics.tail_size(400, alpha) :]) for seed in point.seeds]
             assert found.mean == pytest.approx(np.mean(each))
             assert found.half == pytest.approx(stats.t.ppf(0.975, 2) * stats.sem(each))
     assert 0.1 in tails.FRACTIONS
@@ -180,7 +180,7 @@ def test_counts_have_bars_of_their_own_and_those_over_budget_are_hatched(counts)
 
 
 def test_more_counts_than_bars_are_left_to_the_shares_beyond_each(read):
-    for most, drawn in ((figures.MOST_BARS - 1, True), (figures.MOST_BARS, False)):
+    for most, drawn in ((figures.MAX_BARS - 1, True), (figures.MAX_BARS, False)):
         view = read(spread({"ser": [0, 1, most]}), f"most{most}")
         with canvas.style():
             assert (figures.distributions(list(view.main), 1.0, {}) is not None) == drawn

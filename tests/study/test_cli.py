@@ -64,8 +64,8 @@ def test_without_a_gpu_the_plan_promises_no_hours(capsys, gpus, tmp_path):
     _, out, _ = call(capsys, "study", "plan", "--memory", "24")
     assert "hours" not in out.splitlines()[0]
     assert "hours are not known: there is no GPU here; one NVIDIA H200 takes 23.1 hours at 2,200,000 steps/s" in out
-    assert "to measure this machine: perepisode bench --envs 1024 --hidden 512, then --bench FILE" in out
-    row = {"runs": 2, "worlds": 1024, "hidden": 512, "steps_per_second": 5e3, "peak_bytes": 2e9}
+    assert "to measure this machine: perepisode bench --num-envs 1024 --hidden-size 512, then --bench FILE" in out
+    row = {"runs": 2, "num_envs": 1024, "hidden_size": 512, "steps_per_second": 5e3, "peak_bytes": 2e9}
     (tmp_path / "bench.json").write_text(json.dumps({"device": "cpu", "training": [row]}))
     _, out, _ = call(capsys, "study", "plan", "--memory", "24", "--bench", str(tmp_path / "bench.json"))
     assert "hours" in out.splitlines()[0]
@@ -74,7 +74,7 @@ def test_without_a_gpu_the_plan_promises_no_hours(capsys, gpus, tmp_path):
     assert "about 5 minutes at 100,000 steps/s, which is a guess" in out  # 63 x 480,000 / 1e5 / 60 = 5.04
 
 
-@pytest.mark.parametrize("words", [[], ["--beyond", "--gpus", "8"], ["--env", "temptation", "--beyond"]])
+@pytest.mark.parametrize("words", [[], ["--extra-baselines", "--gpus", "8"], ["--env", "temptation", "--extra-baselines"]])
 def test_the_plan_fits_a_hundred_columns(capsys, gpus, words):
     _, out, _ = call(capsys, "study", "plan", "--memory", "80", *words)
     assert max(map(len, out.splitlines())) <= 100
@@ -93,7 +93,7 @@ def test_the_plan_fits_a_hundred_columns(capsys, gpus, words):
         (["study", "submit", "--time", "yesterday", "--dry-run"], "--time yesterday is no time limit"),
         (["study", "submit", "--host-memory", "much", "--dry-run"], "--host-memory much is no amount of memory"),
         (["demo", "--workers", "-2"], "workers=-2 is out of range"),
-        (["bench", "--envs", "0"], "envs=0 is out of range; envs must be a whole number, at least 1"),
+        (["bench", "--num-envs", "0"], "num_envs=0 is out of range; envs must be a whole number, at least 1"),
         (["study", "status", "--out", "nowhere"], "holds no study"),
     ],
 )

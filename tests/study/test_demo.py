@@ -49,7 +49,7 @@ def test_the_closing_lines_of_the_shipped_agents(tmp_path):
     for name, violations in counts.items():
         run = agents.one(f"no_killing/{name}").read()
         about = {"environment": run.env, "dilemma": run.dilemma, "run": run.id, "method": run.method, "arm": run.arm}
-        about |= {"value": run.value, "seed": run.seed, "gamma": run.gamma, "steps": run.steps}
+        about |= {"value": run.value, "seed": run.seed, "gamma": run.gamma, "steps": run.total_timesteps}
         tables.append(pd.DataFrame({**about, "return": 30.0 + np.array(violations), "violations": violations}))
     episodes.write(pd.concat(tables, ignore_index=True), tmp_path / "craftax" / "episodes" / "judge-01.parquet")
     told, _, _, *rows, verdict, listed, svg, png = demo.craftax_text(tmp_path).replace("\u00a0", " ").splitlines()
@@ -83,7 +83,7 @@ def test_exact_optima_are_what_the_report_reads(tmp_path):
 
 
 def test_a_heavier_weight_than_a_half_would_take_nothing():
-    assert max(Temptation.shape.weights) * 10 < 5.0
+    assert max(Temptation.sweep.weights) * 10 < 5.0
 
 
 def play(random: np.random.Generator, price: float, most: int = 40) -> tuple[np.ndarray, np.ndarray]:
@@ -105,7 +105,7 @@ def test_three_numbers_of_agents_whose_policy_is_known(tmp_path):
                 "method": method,
                 "arm": arm,
                 "seed": seed,
-                "gamma": Temptation.shape.gamma,
+                "gamma": Temptation.sweep.gamma,
                 "run": f"{method}{arm}{seed}",
             }
             tables.append(pd.DataFrame({**about, "return": returns, "violations": counts}))

@@ -21,9 +21,9 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import jax
 import tiny
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.training import train as training
-from perepisode.training.train import Options, train
+from perepisode.training.train import TrainingOptions, train
 
 out, devices = Path(sys.argv[2]), int(sys.argv[3])
 assert jax.device_count() == devices
@@ -37,12 +37,12 @@ if sys.argv[4] == "mixed":
     runs += [tiny.run("saute", 10, seed, budget=1) for seed in range(2)]
 finish, trained = training._finish, []
 training._finish = lambda *of_runs: (trained.append(of_runs[-1]), finish(*of_runs))
-train(runs, Options(out=out, chunk=5, devices=devices))
+train(runs, TrainingOptions(out=out, chunk=5, devices=devices))
 held = {(shard.device, shard.data.shape[0]) for x in jax.tree.leaves(trained) for shard in x.addressable_shards}
 assert held == {(device, 8 // devices) for device in jax.devices()}, held
 try:
-    train(runs[:7], Options(out=out / "uneven", devices=8))
-except Refused as error:
+    train(runs[:7], TrainingOptions(out=out / "uneven", devices=8))
+except ConfigError as error:
     assert "8" in str(error)
 else:
     raise AssertionError("seven runs on eight devices were not refused")

@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 import tiny
 
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.runs import held
 from perepisode.study import local, overview, plan, state
-from perepisode.study.files import TaskFolder
+from perepisode.study.task_folder import TaskFolder
 
 pytestmark = pytest.mark.processes
 
@@ -26,7 +26,7 @@ STAND_IN = """
 import json, os, sys, time
 from pathlib import Path
 from perepisode.study import plan, state
-from perepisode.study.files import TaskFolder
+from perepisode.study.task_folder import TaskFolder
 
 out, name = Path(sys.argv[1]), sys.argv[2]
 study = plan.load(out)
@@ -172,7 +172,7 @@ def test_each_worker_sees_its_own_gpu(stand_in, monkeypatch):
 
 
 def test_a_second_start_is_refused(stand_in):
-    with held(stand_in.out / "lock", "x"), pytest.raises(Refused, match="is being run by process"):
+    with held(stand_in.out / "lock", "x"), pytest.raises(ConfigError, match="is being run by process"):
         stand_in()
 
 
@@ -210,7 +210,7 @@ def test_two_studies_share_the_workers(stand_in, tmp_path, capsys, monkeypatch):
     said = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
     assert {"study/report done", "second/report done"} <= set(said)
     assert "second/train-01 failed: as the test wished" in said
-    with held(second / "lock", "that"), pytest.raises(Refused):
+    with held(second / "lock", "that"), pytest.raises(ConfigError):
         local.run_all(studies, [{}], overview.View())
     (second / "endings").write_text("{}")
     assert local.run_all(studies, [{}], overview.View()) == 0

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 import tiny
 
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.study import listing, matrix, packing, plan
 
 H200 = packing.Device("gpu", 1, 139 * packing.GIB)
-GUESS = packing.Bench(1e6)
+GUESS = packing.BenchResult(1e6)
 
 
 def test_every_run_is_in_exactly_one_pack_and_packs_share_structure():
-    runs = matrix.paper() + matrix.flat(matrix.beyond(matrix.of("craftax")))
+    runs = matrix.paper() + matrix.flat(matrix.extra_baselines(matrix.of("craftax")))
     packs = packing.pack(runs, 8)
     assert sorted(run.id for pack in packs for run in pack) == sorted(run.id for run in runs)
     for pack in packs:
@@ -28,7 +28,7 @@ def test_runs_of_a_pack_may_share_one_program():
     """What training itself demands of a population, asked of every pack."""
     from perepisode.training.train import check
 
-    for pack in packing.pack(matrix.paper() + matrix.flat(matrix.beyond(matrix.of("craftax"))), 8):
+    for pack in packing.pack(matrix.paper() + matrix.flat(matrix.extra_baselines(matrix.of("craftax"))), 8):
         check(pack)
 
 
@@ -42,14 +42,19 @@ def test_any_methods_share_a_program():
     def shared(method, **settings):
         return tiny.run(method, 5, **settings).structure
 
-    kinds = {shared("ser", weight=1), shared("esr", budget=1), shared("esr", budget=1, told="loud"), shared("saute")}
+    kinds = {
+        shared("ser", weight=1),
+        shared("esr", budget=1),
+        shared("esr", budget=1, accrued_obs="loud"),
+        shared("saute"),
+    }
     assert len(kinds) == 1
     assert shared("esr", budget=1) != tiny.run("esr", 6, budget=1).structure
 
 
 def test_runs_of_another_length_or_size_are_in_another_pack():
     short, long = ([tiny.run("ser", updates, weight=weight) for weight in (0.1, 1, 3)] for updates in (5, 6))
-    wide = [replace(run, learner=replace(run.learner, hidden=2 * run.learner.hidden)) for run in short]
+    wide = [replace(run, ppo=replace(run.ppo, hidden_size=2 * run.ppo.hidden_size)) for run in short]
     mixed = [run for trio in zip(long, short, wide) for run in trio]
     assert {frozenset(run.id for run in pack) for pack in packing.pack(mixed, 16)} == {
         frozenset(run.id for run in alike) for alike in (short, long, wide)
@@ -76,35 +81,35 @@ def test_the_plan_says_what_sharing_saves():
 def test_a_pack_that_cannot_fit_names_the_largest_that_can():
     run = matrix.paper()[0]
     fits = packing.largest(run, H200, GUESS)
-    with pytest.raises(Refused, match=rf"the largest that fits is --pack {fits}"):
+    with pytest.raises(ConfigError, match=rf"the largest that fits is --pack {fits}"):
         packing.size_for(run, H200, GUESS, fits + 1)
     assert packing.size_for(run, H200, GUESS, fits) == fits
-    with pytest.raises(Refused, match="one run needs about"):
+    with pytest.raises(ConfigError, match="one run needs about"):
         packing.size_for(run, replace(H200, memory=packing.GIB // 8), GUESS)
 
 
 def test_measured_memory_is_preferred_to_the_estimate():
     run = matrix.paper()[0]
-    assert packing.largest(run, H200, packing.Bench(1e6, 139 * packing.GIB / 10)) == 8
+    assert packing.largest(run, H200, packing.BenchResult(1e6, 139 * packing.GIB / 10)) == 8
 
 
 def test_bench_figures(tmp_path):
     run, path = matrix.paper()[0], tmp_path / "bench.json"
     rows = [
-        {"runs": 3, "worlds": 1024, "hidden": 512, "steps_per_second": 1.0e6, "peak_bytes": 3e9},
-        {"runs": 8, "worlds": 1024, "hidden": 512, "steps_per_second": 1.5e6, "peak_bytes": 6e9},
-        {"runs": 16, "worlds": 1024, "hidden": 512, "steps_per_second": 1.4e6, "peak_bytes": 8e9},
-        {"runs": 32, "worlds": 64, "hidden": 512, "steps_per_second": 9e6, "peak_bytes": 9e9},
+        {"runs": 3, "num_envs": 1024, "hidden_size": 512, "steps_per_second": 1.0e6, "peak_bytes": 3e9},
+        {"runs": 8, "num_envs": 1024, "hidden_size": 512, "steps_per_second": 1.5e6, "peak_bytes": 6e9},
+        {"runs": 16, "num_envs": 1024, "hidden_size": 512, "steps_per_second": 1.4e6, "peak_bytes": 8e9},
+        {"runs": 32, "num_envs": 64, "hidden_size": 512, "steps_per_second": 9e6, "peak_bytes": 9e9},
     ]
     path.write_text(json.dumps({"training": rows}))
     bench = packing.bench_of(path, run)
     assert (bench.steps_per_second, bench.runs, bench.bytes_per_run) == (1.5e6, 8, 0.5e9)
     assert packing.size_for(run, H200, bench) == 8
     path.write_text(json.dumps({"training": rows[3:]}))
-    with pytest.raises(Refused, match="measure again"):
+    with pytest.raises(ConfigError, match="measure again"):
         packing.bench_of(path, run)
     path.write_text("{}")
-    with pytest.raises(Refused, match="no benchmark"):
+    with pytest.raises(ConfigError, match="no benchmark"):
         packing.bench_of(path, run)
 
 
@@ -139,12 +144,12 @@ def test_a_study_keeps_its_packs(tmp_path):
 
 def test_the_folder_of_another_study_is_refused(tmp_path):
     plan.save(tiny.study(20), tmp_path)
-    with pytest.raises(Refused, match="holds another study"):
+    with pytest.raises(ConfigError, match="holds another study"):
         plan.save(tiny.study(30), tmp_path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "thesis.tex").touch()
-    with pytest.raises(Refused, match="not empty"):
+    with pytest.raises(ConfigError, match="not empty"):
         plan.save(tiny.study(20), elsewhere)
-    with pytest.raises(Refused, match="holds no study"):
+    with pytest.raises(ConfigError, match="holds no study"):
         plan.load(elsewhere)

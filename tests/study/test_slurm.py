@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 import tiny
 
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.study import local, matrix, overview, plan, slurm, state
-from perepisode.study.files import TaskFolder
+from perepisode.study.task_folder import TaskFolder
 
 CLUSTER = slurm.Cluster(partition="gpu", account="ethics", time="12:00:00", throttle=4, setup=("module load cuda",))
 
@@ -52,13 +52,13 @@ def test_what_is_done_is_not_submitted_again(tmp_path):
     assert "afterok" not in written[-1].read_text()
     for task in study.tasks:
         TaskFolder.of(tmp_path, task.name).finish(after=task.after)
-    with pytest.raises(Refused, match="nothing is left"):
+    with pytest.raises(ConfigError, match="nothing is left"):
         slurm.write_scripts(study, tmp_path, CLUSTER)
 
 
 def test_a_machine_without_slurm_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refused, match="no SLURM on this machine"):
+    with pytest.raises(ConfigError, match="no SLURM on this machine"):
         slurm.submit(tiny.study(), tmp_path, CLUSTER)
 
 
@@ -88,7 +88,7 @@ def test_a_study_survives_cancelling_a_time_limit_and_preemption(cluster, tmp_pa
     machine = slurm.Cluster(partition="low", gpus=0, cpus=1, time="00:20:00", throttle=1, warning=30)
 
     jobs = _submit(study, there, machine)
-    with pytest.raises(Refused, match="already submitted"):
+    with pytest.raises(ConfigError, match="already submitted"):
         slurm.submit(study, there, machine)
     _wait("first updates", lambda: _share(there, "train-01") > 0)
     subprocess.run(["scancel", *jobs.values()], check=True)
@@ -133,7 +133,7 @@ def _share(out: Path, name: str) -> float:
 
 
 def _limit(element: str, minutes: int) -> bool:
-    """Refused while a requeue is still under way."""
+    """ConfigError while a requeue is still under way."""
     return subprocess.run(["scontrol", "update", f"JobId={element}", f"TimeLimit={minutes}"]).returncode == 0
 
 

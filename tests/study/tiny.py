@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from perepisode.config import Protocol
+from perepisode.config import EvalConfig
 from perepisode.environments.temptation import MINIATURE
 from perepisode.evaluation import episodes
 from perepisode.runs import Run
 from perepisode.study import matrix, plan
 
-LEARNER = replace(MINIATURE, envs=16, rollout=20, hidden=8, minibatches=2, epochs=1)
-UPDATE = LEARNER.steps_per_update
-EVALUATION = Protocol(envs=8, steps=80, first=2)
+CONFIG = replace(MINIATURE, num_envs=16, num_steps=20, hidden_size=8, num_minibatches=2, update_epochs=1)
+UPDATE = CONFIG.steps_per_update
+EVALUATION = EvalConfig(num_envs=8, num_steps=80, episodes_per_env=2)
 
 
 def run(method: str, updates: int, seed: int = 42, **settings) -> Run:
@@ -24,11 +24,11 @@ def run(method: str, updates: int, seed: int = 42, **settings) -> Run:
         env="temptation",
         dilemma="temptation",
         method=method,
-        settings=settings,
+        method_settings=settings,
         seed=seed,
         gamma=1.0,
-        steps=updates * UPDATE,
-        learner=LEARNER,
+        total_timesteps=updates * UPDATE,
+        ppo=CONFIG,
     )
 
 

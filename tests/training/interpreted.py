@@ -29,14 +29,14 @@ def compare(runs, steps, worlds, width, plan):
     def normal(*shape, scale=1.0):
         return jnp.asarray(scale * random.normal(size=(runs, *shape)), jnp.float32)
 
-    starts = jnp.asarray(random.random((runs, steps, worlds)) < 0.3)
+    is_first = jnp.asarray(random.random((runs, steps, worlds)) < 0.3)
     gates = normal(steps, worlds, 3 * width).astype(jnp.bfloat16)
-    memory = normal(worlds, width, scale=0.5)
+    hidden_state = normal(worlds, width, scale=0.5)
     kernel = normal(width, 3 * width, scale=width**-0.5).astype(jnp.bfloat16)
     weights = normal(3 * width, scale=0.3), kernel, normal(width, scale=0.3)
     interpreter = mosaic_gpu.InterpretGPUParams()
-    found = hopper.population_steps(gates, memory, 1.0 - starts, *weights, plan=plan, interpret=interpreter)
-    expected = jax.vmap(gru.scan_steps)(gates, memory, starts, *weights)
+    found = hopper.population_steps(gates, hidden_state, 1.0 - is_first, *weights, plan=plan, interpret=interpreter)
+    expected = jax.vmap(gru.scan_steps)(gates, hidden_state, is_first, *weights)
     for one, other in zip(found, expected, strict=True):
         # the last bit of bf16, now and then: sums and exponentials are not made in the same order
         np.testing.assert_allclose(one.astype(jnp.float32), other.astype(jnp.float32), rtol=2**-7, atol=2**-8)
@@ -68,10 +68,10 @@ def sharded():
     given = [jax.ShapeDtypeStruct((4, *shape), dtype) for shape, dtype in shapes]
 
     def gradient(_, own):
-        gates, memory, starts, *weights = own
+        gates, hidden_state, is_first, *weights = own
 
         def total(*weights):
-            return gru.gru(gates, memory, starts, *weights, jnp.bfloat16).astype(jnp.float32).sum()
+            return gru.gru(gates, hidden_state, is_first, *weights, jnp.bfloat16).astype(jnp.float32).sum()
 
         return jax.grad(total, argnums=(0, 1, 2))(*weights)
 

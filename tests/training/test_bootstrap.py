@@ -9,24 +9,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.config import Learner, Refused
+from perepisode.config import ConfigError, PPOConfig
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.temptation import MINIATURE
 from perepisode.pytree import pytree
 from perepisode.runs import Run
 from perepisode.study import listing, matrix
 from perepisode.training import population, ppo
-from perepisode.training.train import Options, check, prepare, run_chunk, train
+from perepisode.training.train import TrainingOptions, check, prepare, run_chunk, train
 from tests import oracles
 
-OFF = replace(MINIATURE, envs=4, rollout=12, epochs=1, minibatches=2, hidden=8)
-ON = replace(OFF, bootstrap=True)
-SHORT = {"horizon": 5, "wage": 5.0, "chance": 0.5}  # temptations abound, and what is accrued is loud
+OFF = replace(MINIATURE, num_envs=4, num_steps=12, update_epochs=1, num_minibatches=2, hidden_size=8)
+ON = replace(OFF, bootstrap_on_truncation=True)
+SHORT = {"horizon": 5, "wage": 5.0, "offer_prob": 0.5}  # temptations abound, and what is accrued is loud
 
 
-def run_of(method, learner, gamma=0.9, world=None, updates=4, **settings):
-    steps = learner.steps_per_update * updates
-    return Run("temptation", "temptation", method, settings, 42, gamma, steps, world=world or {}, learner=learner)
+def run_of(method, config, gamma=0.9, env=None, updates=4, **settings):
+    steps = config.steps_per_update * updates
+    return Run("temptation", "temptation", method, settings, 42, gamma, steps, env_settings=env or {}, ppo=config)
 
 
 def begun(program, members):
@@ -43,13 +43,15 @@ def rolled_out(program, members, state):
 def replayed(program, members, state, actions):
     """The same steps without an agent: rewards and end causes [time, run, env], and after each step the input that
     an agent would have had, had its episode gone on."""
-    running, fresh = state.acting.running, state.acting.fresh
+    episode_state, reset_pool = state.runner.episode_state, state.runner.reset_pool
     found = []
     for action in np.swapaxes(actions, 0, 1):
-        running, fresh = population.settle(program.world, members, running, fresh)
-        running, reward, record = population.advance(program.world, members, state.duals, running, jnp.asarray(action))
+        episode_state, reset_pool = population.settle(program.env, members, episode_state, reset_pool)
+        episode_state, reward, record = population.advance(
+            program.env, members, state.duals, episode_state, jnp.asarray(action)
+        )
         accrued = record.totals.accrued
-        seen = jax.vmap(jax.vmap(program.world.observe))(running.world)
+        seen = jax.vmap(jax.vmap(program.env.observe))(episode_state.env_state)
         told = np.stack([accrued.task_return / 50.0, accrued.violations / 5.0], axis=-1)  # ν of the paper
         found.append((reward, record.end_cause, np.concatenate([seen, told], axis=-1)))
     return map(np.array, zip(*found))
@@ -57,12 +59,12 @@ def replayed(program, members, state, actions):
 
 def value_at(params, inputs):
     """The critic's value at the last of an episode's inputs, its memory empty before the first."""
-    memory = np.zeros(params.gru_hidden[0].shape[0])
+    hidden_state = np.zeros(params.gru_hidden[0].shape[0])
     kernel = np.concatenate([np.asarray(k, float) for k in params.embedding])
     for x in inputs:
         embedded = np.maximum(0.0, x @ kernel + np.asarray(params.embedding_bias, float))
-        memory = oracles.gru_cell(params, embedded, memory)
-    return oracles.mlp(params.critic, memory)[0]
+        hidden_state = oracles.gru_cell(params, embedded, hidden_state)
+    return oracles.mlp(params.critic, hidden_state)[0]
 
 
 def test_rewards_and_advantages_against_the_loop():
@@ -102,7 +104,7 @@ class Fork:
 
     name = "fork"
     dilemmas = ("harm",)
-    audits = ()
+    info_keys = ()
 
     def reset(self, key):
         return ForkState(jnp.zeros((), jnp.int32))
@@ -123,16 +125,16 @@ class Fork:
     def encode(self, observation, dtype=jnp.float32):
         return (observation.astype(dtype),)
 
-    def within_reach(self, state):
+    def violation_possible(self, state):
         return jnp.ones(1, bool)
 
 
 def test_only_timeouts_are_bootstrapped():
     """Every state is worth 10 to these agents and γ is 0.9: a step is worth 1, a harm costs 10 and is the end, and
     a timeout adds 9, after which it looks like a step in the middle of an episode."""
-    learner = replace(ON, envs=32)
-    program = ppo.Program(Fork(), learner, 1, 16)
-    members = population.gather([run_of("erm", learner, enforcement="absolute")])
+    config = replace(ON, num_envs=32)
+    program = ppo.Program(Fork(), config, 1, 16)
+    members = population.gather([run_of("erm", config, enforcement="absolute")])
     state = begun(program, members)
     *layers, (kernel, bias) = state.params.critic
     state = replace(state, params=replace(state.params, critic=(*layers, (0.0 * kernel, bias + 10.0))))
@@ -153,9 +155,11 @@ def test_only_timeouts_are_bootstrapped():
 @pytest.mark.parametrize(("bootstrap", "value"), [(True, 5.0), (False, 1.0)])
 def test_the_value_learned_is_that_of_an_episode_without_a_clock(bootstrap, value):
     """1 a step, γ = 0.8, nobody dies: on an episode's last step 1 / (1 - γ) is still ahead, or only that step's 1."""
-    learner = replace(OFF, envs=16, rollout=16, epochs=4, learning_rate=3e-3, bootstrap=bootstrap)
-    program = ppo.Program(Fork(horizon=8, actions=2), learner, 200, 16)
-    members = population.gather([run_of("unconstrained", learner, 0.8)])
+    config = replace(
+        OFF, num_envs=16, num_steps=16, update_epochs=4, learning_rate=3e-3, bootstrap_on_truncation=bootstrap
+    )
+    program = ppo.Program(Fork(horizon=8, actions=2), config, 200, 16)
+    members = population.gather([run_of("unconstrained", config, 0.8)])
     state, _ = run_chunk(program, 200, members, begun(program, members), 200)
     batch, _ = rolled_out(program, members, state)
     assert batch.value[0][batch.done[0]].mean() == pytest.approx(value, rel=0.03)
@@ -164,14 +168,14 @@ def test_the_value_learned_is_that_of_an_episode_without_a_clock(bootstrap, valu
 def test_off_leaves_the_program_as_it_was(monkeypatch):
     """Nothing of it is traced."""
 
-    def trace(learner):
-        program, members = prepare([run_of("esr", learner, world=SHORT, budget=1)])
+    def trace(config):
+        program, members = prepare([run_of("esr", config, env_settings=SHORT, budget=1)])
         return jax.eval_shape(partial(ppo.update, program), members, begun(program, members))
 
     def refuse(*_):
         raise AssertionError("an extra look")
 
-    monkeypatch.setattr(ppo, "beyond_timeouts", refuse)
+    monkeypatch.setattr(ppo, "bootstrap_truncations", refuse)
     trace(OFF)
     with pytest.raises(AssertionError, match="an extra look"):
         trace(ON)
@@ -179,11 +183,11 @@ def test_off_leaves_the_program_as_it_was(monkeypatch):
 
 def test_off_trains_what_was_trained_before_there_was_a_choice(tmp_path):
     """A run.json without the entry, one that says no, and one that says yes; the first two to the bit."""
-    plain = run_of("esr", OFF, world=SHORT, budget=1).to_json()
+    plain = run_of("esr", OFF, env_settings=SHORT, budget=1).to_json()
     found = []
-    for entry in ({}, {"bootstrap": False}, {"bootstrap": True}):
-        run = Run.from_json({**plain, "learner": {**plain["learner"], **entry}})
-        (folder,) = train([run], Options(tmp_path / str(len(found)), chunk=4))
+    for entry in ({}, {"bootstrap_on_truncation": False}, {"bootstrap_on_truncation": True}):
+        run = Run.from_json({**plain, "ppo": {**plain["ppo"], **entry}})
+        (folder,) = train([run], TrainingOptions(tmp_path / str(len(found)), chunk=4))
         again, _ = folder.load()
         assert again == run
         found.append((run.id, (folder.path / "policy.safetensors").read_bytes()))
@@ -198,14 +202,14 @@ def test_the_default_is_off_and_leaves_every_id_as_it_was():
     for shape, digest in zip((matrix.of("craftax"), matrix.of("temptation")), digests):
         listed = listing.as_json(matrix.families(shape))
         assert hashlib.sha256(listed.encode()).hexdigest()[:16] == digest
-    assert not Learner().bootstrap
+    assert not PPOConfig().bootstrap_on_truncation
 
 
 def test_on_is_another_run():
-    off, on = (run_of("esr", learner, budget=1) for learner in (OFF, ON))
-    assert "bootstrap" not in off.to_json()["learner"]
+    off, on = (run_of("esr", config, budget=1) for config in (OFF, ON))
+    assert "bootstrap_on_truncation" not in off.to_json()["ppo"]
     again = Run.from_json(on.to_json())
-    assert (again.learner, again.id) == (ON, on.id)
+    assert (again.ppo, again.id) == (ON, on.id)
     assert on.id != off.id
-    with pytest.raises(Refused, match="share learner"):
+    with pytest.raises(ConfigError, match="share ppo"):
         check([off, on])

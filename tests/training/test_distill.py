@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.evaluation import distill, episodes
 from perepisode.methods import esr_distilled
 from perepisode.methods.esr_distilled import Distilled
@@ -98,10 +98,10 @@ def test_a_pool_without_harm_is_named(tmp_path):
 
 def test_wrong_input_is_refused(tmp_path):
     path = table_of(np.ones(9), np.ones(9), tmp_path / "pool.parquet")
-    with pytest.raises(Refused, match="violations_lying"):
+    with pytest.raises(ConfigError, match="violations_lying"):
         distill.pool([path], "lying")
     for content in (b"{}", b"{", b"[]", b"\xff"):
-        with pytest.raises(Refused, match="make one with `perepisode distill`"):
+        with pytest.raises(ConfigError, match="make one with `perepisode distill`"):
             esr_distilled.read(content)
 
 

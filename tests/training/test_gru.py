@@ -28,7 +28,7 @@ def inputs(seed, dtype, runs=()):
     )
 
 
-def plain_gru(gates, memory, starts, input_bias, kernel, bias):
+def plain_gru(gates, hidden_state, is_first, input_bias, kernel, bias):
     def body(h, inputs):
         x, start = inputs
         x = x + input_bias
@@ -40,21 +40,21 @@ def plain_gru(gates, memory, starts, input_bias, kernel, bias):
         h = (1 - z) * n + z * h
         return h, h
 
-    return jax.lax.scan(body, memory, (gates, starts))[1]
+    return jax.lax.scan(body, hidden_state, (gates, is_first))[1]
 
 
 def test_hidden_states_and_gradient_against_autodiff():
-    gates, memory, starts, *rest = inputs(0, jnp.float32)
+    gates, hidden_state, is_first, *rest = inputs(0, jnp.float32)
     weight = jnp.float32(np.random.default_rng(1).normal(size=(STEPS, ENVS, WIDTH)))
 
-    def total(function, gates, memory, *rest):
-        return (function(gates, memory, starts, *rest) * weight).sum()
+    def total(function, gates, hidden_state, *rest):
+        return (function(gates, hidden_state, is_first, *rest) * weight).sum()
 
     def ours(*values):
         return gru.gru(*values, jnp.float32)
 
-    found = jax.value_and_grad(partial(total, ours), argnums=range(5))(gates, memory, *rest)
-    expected = jax.value_and_grad(partial(total, plain_gru), argnums=range(5))(gates, memory, *rest)
+    found = jax.value_and_grad(partial(total, ours), argnums=range(5))(gates, hidden_state, *rest)
+    expected = jax.value_and_grad(partial(total, plain_gru), argnums=range(5))(gates, hidden_state, *rest)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)
 
@@ -78,9 +78,9 @@ def test_fused_backward_steps_equal_the_scan(steps, room, monkeypatch):
     """With each of the tiles that a population of two takes where there is so much room."""
     monkeypatch.setattr(gru, "_room", lambda: room)
     monkeypatch.setattr(gru, "fused_steps_back", partial(gru.fused_steps_back, interpret=True))
-    (_, memory, starts, _, kernel, _), (_, before, inside) = steps
+    (_, hidden_state, is_first, _, kernel, _), (_, before, inside) = steps
     gradient = jnp.asarray(np.random.default_rng(3).normal(size=before.shape), jnp.bfloat16)
-    given = (gradient, memory, starts, kernel, before, inside)
+    given = (gradient, hidden_state, is_first, kernel, before, inside)
     found = jax.jit(jax.vmap(gru._one_run_back, (0, 0, 0, None, 0, 0)))(*given[:3], kernel[0], *given[4:])
     expected = jax.jit(jax.vmap(gru.scan_steps_back, (0, 0, 0, None, 0, 0)))(*given[:3], kernel[0], *given[4:])
     for one, other in zip(found, expected, strict=True):

@@ -7,31 +7,31 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from perepisode.config import Protocol
+from perepisode.config import EvalConfig
 from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.environments.temptation.exact import esr_optimum, linear_price
-from perepisode.evaluation.rollout import Agent, judge
+from perepisode.evaluation.rollout import Agent, evaluate_agents
 from perepisode.metrics import p_any, p_over
 from perepisode.runs import Run
-from perepisode.training.train import Options, train
+from perepisode.training.train import TrainingOptions, train
 
 pytestmark = pytest.mark.xdist_group("learning")
-PROTOCOL = Protocol(envs=256, steps=40, first=24)
+PROTOCOL = EvalConfig(num_envs=256, num_steps=40, episodes_per_env=24)
 PRICES = (1.0, 2.0, 3.0)
 BUDGETS = (1.0, 2.0)
 
 
-def run_of(method, steps, world=None, **settings):
-    return Run("temptation", "temptation", method, settings, 42, 0.99, steps, world=world or {}, learner=MINIATURE)
+def run_of(method, steps, env=None, **settings):
+    return Run("temptation", "temptation", method, settings, 42, 0.99, steps, env_settings=env or {}, ppo=MINIATURE)
 
 
 def judged(runs, out: Path):
     """Train the runs as one population and give each one's episodes."""
-    folders = train(runs, Options(out, chunk=50))
+    folders = train(runs, TrainingOptions(out, chunk=50))
     agents = [Agent.of(folder) for folder in folders]
     found = {}
     for agent in agents:
-        table = judge([agent], PROTOCOL)
+        table = evaluate_agents([agent], PROTOCOL)
         found[agent.run.method, agent.run.arm] = table[table["in_first"]]
     return found
 
@@ -43,10 +43,10 @@ def stated(tolerance, charge):
 @pytest.fixture(scope="module")
 def linear(tmp_path_factory):
     runs = [run_of("ser", 1_600_000, weight=price / 10.0) for price in PRICES]
-    runs += [run_of("lagrangian", 1_600_000, budget=d, rate=0.05) for d in BUDGETS]
+    runs += [run_of("lagrangian", 1_600_000, budget=d, lambda_lr=0.05) for d in BUDGETS]
     # a softer choice takes more of what hardly does not pay; at these prices less exploration is enough
-    sharper = replace(MINIATURE, envs=128, entropy=0.04)
-    return judged([replace(run, learner=sharper) for run in runs], tmp_path_factory.mktemp("linear"))
+    sharper = replace(MINIATURE, num_envs=128, ent_coef=0.04)
+    return judged([replace(run, ppo=sharper) for run in runs], tmp_path_factory.mktemp("linear"))
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +93,11 @@ def test_strict_esr_takes_nothing(per_episode):
 
 
 def test_another_world_is_learned_too(tmp_path):
-    sizes = {"horizon": 25, "wage": 1.0, "chance": 0.2, "gain": 4.0}
-    world = Temptation(**sizes)
-    run = replace(run_of("esr", 600_000, world=sizes, budget=1), learner=replace(MINIATURE, rollout=50))
+    sizes = {"horizon": 25, "wage": 1.0, "offer_prob": 0.2, "max_gain": 4.0}
+    env = Temptation(**sizes)
+    run = replace(run_of("esr", 600_000, env_settings=sizes, budget=1), ppo=replace(MINIATURE, num_steps=50))
     learned = judged([run], tmp_path)["esr", "k=1"]
-    exact = esr_optimum(world, stated(1.5, 1.0), most=6)
+    exact = esr_optimum(env, stated(1.5, 1.0), most=6)
     print(f"ESR k=1, other sizes: utility {learned['utility'].mean():.2f} (exact {exact.utility:.2f})")
     assert np.unique(learned["length"]).tolist() == [25]
     assert learned["utility"].mean() >= 0.98 * exact.utility

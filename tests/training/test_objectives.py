@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.methods import METHODS, Accrued, Finished
 from perepisode.settings import check
 
@@ -19,7 +19,7 @@ def accrued(task_return, violations):
 
 def rewards_of(objective, episode, dual=None):
     """Step rewards of one episode given as (task reward, violations) pairs."""
-    dual = objective.initial_dual() if dual is None else dual
+    dual = objective.init_dual() if dual is None else dual
     before, rewards = accrued(0, 0), []
     for gain, harm in episode:
         after = accrued(before.task_return + jnp.float32(gain), before.violations + harm)
@@ -35,7 +35,7 @@ def test_eq7_telescopes(episode, budget):
     rewards, totals = rewards_of(objective, episode)
     utility = float(objective.u(totals.task_return, totals.ethical_return))
     assert sum(rewards) == pytest.approx(utility, abs=2e-3)
-    assert float(objective.worth(objective.initial_dual(), totals)) == pytest.approx(utility, abs=1e-4)
+    assert float(objective.episode_utility(objective.init_dual(), totals)) == pytest.approx(utility, abs=1e-4)
 
 
 @settings(max_examples=25)
@@ -79,7 +79,7 @@ def finished(costs, unfinished=2):
 
 
 def test_eq4_by_hand():
-    lagrangian = METHODS["lagrangian"].build(budget=0.5, rate=0.02, ceiling=1.0)
+    lagrangian = METHODS["lagrangian"].build(budget=0.5, lambda_lr=0.02, lambda_max=1.0)
     assert float(lagrangian.next_dual(jnp.float32(0.1), finished([1, 2, 0]))) == pytest.approx(0.1 + 0.02 * 0.5)
     assert float(lagrangian.next_dual(jnp.float32(0.004), finished([0, 0]))) == 0.0  # clipped at zero
     assert float(lagrangian.next_dual(jnp.float32(0.99), finished([5]))) == 1.0  # and at λ_max
@@ -90,7 +90,7 @@ def test_eq4_by_hand():
 @pytest.mark.parametrize("name", ["lagrangian", "pid_lagrangian", "cvar", "chance"])
 def test_an_empty_window_holds_the_dual(name):
     objective = METHODS[name].build(budget=1.0)
-    dual = objective.next_dual(objective.initial_dual(), finished([4, 4, 4]))
+    dual = objective.next_dual(objective.init_dual(), finished([4, 4, 4]))
     held = objective.next_dual(dual, finished([]))
     for a, b in zip(_leaves(dual), _leaves(held)):
         np.testing.assert_array_equal(a, b)
@@ -113,8 +113,8 @@ def test_accrued_features():
 
 def test_stated_utilities_of_the_paper():
     strict, budget = METHODS["esr"].build(budget=0), METHODS["esr"].build(budget=2)
-    assert (strict.charge, strict.sharpness) == (10.0, 12.0)
-    assert (budget.charge, budget.sharpness) == (1.0, 12.0)
+    assert (strict.rho_u, strict.sharpness) == (10.0, 12.0)
+    assert (budget.rho_u, budget.sharpness) == (1.0, 12.0)
     assert (float(strict.gate(0.5)), float(budget.gate(2.5))) == (0.5, 0.5)  # where the tolerance lies
 
 
@@ -125,12 +125,12 @@ def test_saute_keeps_what_was_earned_and_pays_nothing_after():
 
 def test_cvar_and_pid_by_hand():
     cvar = METHODS["cvar"].build(budget=1.0)
-    dual = cvar.next_dual(cvar.initial_dual(), finished([0, 2, 4, 0]))
+    dual = cvar.next_dual(cvar.init_dual(), finished([0, 2, 4, 0]))
     # q = 0: constraint = 0 + mean(0, 2, 4, 0) / 0.1 = 15, λ = 0.05 (15 - 1); all costs are >= q, q = 0.05 (1 - 0.1)
     assert float(dual.multiplier) == pytest.approx(0.7)
     assert float(dual.quantile) == pytest.approx(0.045)
     pid = METHODS["pid_lagrangian"].build(budget=1.0)
-    dual = pid.next_dual(pid.initial_dual(), finished([3, 3]))
+    dual = pid.next_dual(pid.init_dual(), finished([3, 3]))
     # error 2: P = 0.05 * 2, I = 0.01 * 2, D = 3 - 1
     assert float(dual.multiplier) == pytest.approx(0.1 * 0.1 + 0.02 + 0.01 * 2)
 
@@ -138,9 +138,9 @@ def test_cvar_and_pid_by_hand():
 def test_cvar_and_pid_pay_by_hand():
     """(r - 3 v) / (1 + 3) of the one; of the other r - 2 / 0.1 for each violation beyond q = 1."""
     pid, cvar = METHODS["pid_lagrangian"].build(budget=1.0), METHODS["cvar"].build(budget=1.0)
-    rewards, _ = rewards_of(pid, [(1.0, 1), (2.0, 0)], dual=replace(pid.initial_dual(), multiplier=jnp.float32(3.0)))
+    rewards, _ = rewards_of(pid, [(1.0, 1), (2.0, 0)], dual=replace(pid.init_dual(), multiplier=jnp.float32(3.0)))
     assert rewards == pytest.approx([-0.5, 0.5])
-    dual = replace(cvar.initial_dual(), multiplier=jnp.float32(2.0), quantile=jnp.float32(1.0))
+    dual = replace(cvar.init_dual(), multiplier=jnp.float32(2.0), quantile=jnp.float32(1.0))
     rewards, _ = rewards_of(cvar, [(1.0, 1), (1.0, 2)], dual=dual)
     assert rewards == pytest.approx([1.0, 1.0 - 2.0 * 2 / 0.1])
 
@@ -148,7 +148,7 @@ def test_cvar_and_pid_pay_by_hand():
 def test_a_falling_cost_is_no_slope_of_pid():
     """Error -0.5 after costs of 1: P = 0.05 * -0.5, I = 1 - 0.005, D = 0."""
     pid = METHODS["pid_lagrangian"].build(budget=1.0)
-    dual = pid.next_dual(replace(pid.initial_dual(), integral=jnp.float32(1.0)), finished([0, 1]))
+    dual = pid.next_dual(replace(pid.init_dual(), integral=jnp.float32(1.0)), finished([0, 1]))
     assert float(dual.multiplier) == pytest.approx(0.1 * 0.05 * -0.5 + 0.995)
 
 
@@ -168,14 +168,14 @@ def test_chance_constraint_charges_the_step_that_breaks_the_budget():
     ],
 )
 def test_wrong_settings_are_refused(method, given, words):
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(ConfigError, match=words):
         check(METHODS[method], given, method)
 
 
 def test_the_integral_of_pid_is_never_negative():
     """A long time below the budget must not be held against later violations."""
-    pid = METHODS["pid_lagrangian"].build(budget=1.0, proportional=0.0, integral=0.1, derivative=0.0)
-    dual = pid.initial_dual()
+    pid = METHODS["pid_lagrangian"].build(budget=1.0, kp=0.0, integral=0.1, derivative=0.0)
+    dual = pid.init_dual()
     for _ in range(5):
         dual = pid.next_dual(dual, finished([0, 0]))
     assert float(dual.integral) == 0.0

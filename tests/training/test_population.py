@@ -8,18 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.environments import fresh
+from perepisode.environments import reset_pool
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.runs import Run
 from perepisode.training import network, population, ppo
 from perepisode.training.train import prepare, run_chunk, weights
 
-SMALL = replace(MINIATURE, envs=8, rollout=16, epochs=2, minibatches=2, hidden=8)
+SMALL = replace(MINIATURE, num_envs=8, num_steps=16, update_epochs=2, num_minibatches=2, hidden_size=8)
 
 
 def small_run(method="ser", seed=42, **settings):
-    return Run("temptation", "temptation", method, settings, seed, 1.0, SMALL.steps_per_update * 4, learner=SMALL)
+    return Run("temptation", "temptation", method, settings, seed, 1.0, SMALL.steps_per_update * 4, ppo=SMALL)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Numbered:
 
     name = "numbered"
     dilemmas = ("harm",)
-    audits = ()
+    info_keys = ()
     actions = 2
 
     def reset(self, key):
@@ -43,54 +43,56 @@ class Numbered:
 RUNS = [small_run("erm", enforcement="heuristic"), small_run("erm", seed=7, enforcement="heuristic")]
 
 
-def whole_step(world, members, duals, running, stock, actions):
+def whole_step(env, members, duals, episode_state, stock, actions):
     """Both halves → the worlds played in, what goes on, the stock, rewards, the record."""
-    running, stock = population.settle(world, members, running, stock)
-    return running, *population.advance(world, members, duals, running, actions), stock
+    episode_state, stock = population.settle(env, members, episode_state, stock)
+    return episode_state, *population.advance(env, members, duals, episode_state, actions), stock
 
 
-def made_from(keys, run, serial):
-    key = fresh.reset_key(fresh.episode_key(keys[run], serial))
+def made_from(keys, run, episode_id):
+    key = reset_pool.reset_key(reset_pool.episode_key(keys[run], episode_id))
     return int(jax.random.key_data(key)[1])
 
 
 def test_every_finished_episode_gets_its_own_world_in_order_even_when_the_batch_runs_out():
-    world, members = Numbered(), population.gather(RUNS)
+    env, members = Numbered(), population.gather(RUNS)
     envs, batch = 6, 2  # more episodes end in a step than a batch holds
-    running, stock = population.start(world, members, envs, batch)
-    step = jax.jit(partial(whole_step, world, members))
-    duals, handed = members.initial_duals(), [0, 0]
+    episode_state, stock = population.start(env, members, envs, batch)
+    step = jax.jit(partial(whole_step, env, members))
+    duals, handed = members.init_duals(), [0, 0]
     random = np.random.default_rng(0)
-    serials, waiting = np.zeros((2, envs), int), np.ones((2, envs), int)
+    episode_ids, waiting = np.zeros((2, envs), int), np.ones((2, envs), int)
     for _ in range(25):
         actions = (random.random((2, envs)) < 0.5).astype("i4")
-        played, running, _, record, stock = step(duals, running, stock, jnp.asarray(actions))
+        played, episode_state, _, record, stock = step(duals, episode_state, stock, jnp.asarray(actions))
         for run in range(2):
             for env in range(envs):
                 if waiting[run, env]:
-                    serials[run, env] = handed[run]
+                    episode_ids[run, env] = handed[run]
                     handed[run] += 1
         np.testing.assert_array_equal(record.ended, actions == 1)
-        np.testing.assert_array_equal(running.starts, actions == 1)
-        for serial in (played.serial, record.totals.serial):
-            np.testing.assert_array_equal(serial, serials)
-        expected = [[made_from(members.keys, run, s) for s in serials[run]] for run in range(2)]
-        np.testing.assert_array_equal(played.world["made_from"], expected)
+        np.testing.assert_array_equal(episode_state.is_first, actions == 1)
+        for episode_id in (played.episode_id, record.totals.episode_id):
+            np.testing.assert_array_equal(episode_id, episode_ids)
+        expected = [[made_from(members.keys, run, s) for s in episode_ids[run]] for run in range(2)]
+        np.testing.assert_array_equal(played.env_state["made_from"], expected)
         waiting = actions
     assert min(handed) > envs + 10 * batch
 
 
 def test_totals_are_written_before_the_reset_and_cleared_after_it():
-    world, members = Numbered(), population.gather(RUNS)
-    running, stock = population.start(world, members, 3, 3)
-    step = jax.jit(partial(whole_step, world, members))
+    env, members = Numbered(), population.gather(RUNS)
+    episode_state, stock = population.start(env, members, 3, 3)
+    step = jax.jit(partial(whole_step, env, members))
     for actions in ([0, 0, 0], [0, 1, 0], [1, 0, 0]):
-        _, running, reward, record, stock = step(members.initial_duals(), running, stock, jnp.asarray([actions] * 2))
+        _, episode_state, reward, record, stock = step(
+            members.init_duals(), episode_state, stock, jnp.asarray([actions] * 2)
+        )
     assert record.totals.length[0].tolist() == [3, 1, 3]
     assert record.totals.violations[0, :, 0].tolist() == [6, 2, 6]  # exact: two a step
     assert record.totals.accrued.violations[0].tolist() == [3.0, 1.0, 3.0]  # charged once a step, as the paper does
-    assert running.length[0].tolist() == [0, 1, 3]
-    assert running.accrued.task_return[0].tolist() == [0.0, 1.0, 3.0]
+    assert episode_state.length[0].tolist() == [0, 1, 3]
+    assert episode_state.accrued.task_return[0].tolist() == [0.0, 1.0, 3.0]
     # the step after an episode's end pays from zero again: Eq. 7's R_acc does not leak over the border
     np.testing.assert_allclose(reward[0], [-9.0, -9.0, -9.0])
 
@@ -99,10 +101,12 @@ def test_totals_are_written_before_the_reset_and_cleared_after_it():
     ("penalty", "detector", "charged"), [("step", "exact", 1), ("count", "exact", 2), ("count", "paper", 1)]
 )
 def test_charging(penalty, detector, charged):
-    members = population.gather([replace(RUNS[0], penalty=penalty, detector=detector)])
-    running, stock = population.start(Numbered(), members, 2, 2)
-    _, running, *_ = whole_step(Numbered(), members, members.initial_duals(), running, stock, jnp.zeros((1, 2), int))
-    assert running.accrued.violations.tolist() == [[charged] * 2]
+    members = population.gather([replace(RUNS[0], cost_per=penalty, detector=detector)])
+    episode_state, stock = population.start(Numbered(), members, 2, 2)
+    _, episode_state, *_ = whole_step(
+        Numbered(), members, members.init_duals(), episode_state, stock, jnp.zeros((1, 2), int)
+    )
+    assert episode_state.accrued.violations.tolist() == [[charged] * 2]
 
 
 @pytest.mark.parametrize(("enforcement", "length"), [("absolute", 1), ("calculated", 4)])
@@ -110,11 +114,11 @@ def test_enforcement_ends_training_episodes_but_not_judged_ones(enforcement, len
     members = population.gather([small_run("erm", enforcement=enforcement)])
     for enforces in (True, False):
         judged = replace(members, enforces=enforces)
-        running, stock = population.start(Numbered(), judged, 1, 1)
+        episode_state, stock = population.start(Numbered(), judged, 1, 1)
         step = jax.jit(partial(whole_step, Numbered(), judged))
         causes = []
         for _ in range(5):
-            _, running, _, record, stock = step(judged.initial_duals(), running, stock, jnp.zeros((1, 1), int))
+            _, episode_state, _, record, stock = step(judged.init_duals(), episode_state, stock, jnp.zeros((1, 1), int))
             causes.append(int(record.end_cause[0, 0]))
         assert causes.index(EndCause.ENFORCED) + 1 == length if enforces else set(causes) == {EndCause.RUNNING}
 
@@ -127,7 +131,7 @@ def test_mixed_methods_keep_their_own_numbers():
     members = population.gather(runs)
     before = population.Accrued(jnp.zeros((3, 1)), jnp.zeros((3, 1)))
     after = population.Accrued(jnp.ones((3, 1)), jnp.ones((3, 1)))
-    duals = (members.initial_duals()[0], jnp.array([4.0]))
+    duals = (members.init_duals()[0], jnp.array([4.0]))
     rewards = members.joined(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, after)
     np.testing.assert_allclose(rewards[:, 0], [1 - 5, 1 - 20, 1 - 4])
 
@@ -145,7 +149,7 @@ EVERY_WIDTH = [
     small_run("lagrangian", budget=0.5),
     small_run("unconstrained", seed=7),
     small_run("saute", budget=1),
-    small_run("esr", seed=7, budget=2, told="loud"),
+    small_run("esr", seed=7, budget=2, accrued_obs="loud"),
     small_run("cvar", budget=0.5),
 ]
 
@@ -161,11 +165,11 @@ def test_a_member_equals_the_same_run_alone_to_the_bit(mixed, run):
     """Its agent sees nothing, one, two or seven inputs of its own, and zeros up to seven where others see more."""
     runs, together, seen = mixed
     index = runs.index(run)
-    world, told = Temptation(), {"esr": 2, "saute": 1, "cvar": 2}.get(run.method, 0)
-    told = 7 if run.settings.get("told") else told
+    env, told = Temptation(), {"esr": 2, "saute": 1, "cvar": 2}.get(run.method, 0)
+    told = 7 if run.method_settings.get("accrued_obs") else told
     alone, seen_alone = trained([run])
     whole = jax.tree.map(lambda x: x[index], together.params)
-    own, expected = weights(network.narrow(whole, world, told)), weights(jax.tree.map(lambda x: x[0], alone.params))
+    own, expected = weights(network.narrow(whole, env, told)), weights(jax.tree.map(lambda x: x[0], alone.params))
     assert own.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(own[name], value, err_msg=name)
@@ -174,7 +178,9 @@ def test_a_member_equals_the_same_run_alone_to_the_bit(mixed, run):
         np.testing.assert_array_equal(seen[name][:3, index], value[:3, 0], err_msg=name)
     assert np.isfinite(seen_alone["loss"][:3]).all()
     assert (np.asarray(seen_alone["grad_norm"])[:3] > 0).all()
-    np.testing.assert_array_equal(together.acting.running.serial[index], alone.acting.running.serial[0])
+    np.testing.assert_array_equal(
+        together.runner.episode_state.episode_id[index], alone.runner.episode_state.episode_id[0]
+    )
 
 
 def test_a_population_of_one_width_has_no_further_inputs():
@@ -189,9 +195,9 @@ def test_the_weights_are_drawn_as_if_alone():
     runs = population.order(EVERY_WIDTH)
     program, members = prepare(runs)
     params = ppo.initial_params(program, members, [run.seed for run in runs])
-    for index, (run, told) in enumerate(zip(runs, members.told)):
+    for index, (run, told) in enumerate(zip(runs, members.accrued_obs_sizes)):
         alone = network.init(run.seed, (3, told) if told else (3,), 8, 2)
-        own = network.narrow(jax.tree.map(lambda x, i=index: x[i], params), program.world, told)
+        own = network.narrow(jax.tree.map(lambda x, i=index: x[i], params), program.env, told)
         assert weights(own).keys() == weights(alone).keys()
         for name, value in weights(alone).items():
             np.testing.assert_array_equal(weights(own)[name], value)
@@ -218,4 +224,4 @@ def test_the_world_of_an_episode_does_not_depend_on_batch_size():
         population.settle(Temptation(), members, *population.start(Temptation(), members, 4, batch))[0]
         for batch in (2, 9)
     )
-    np.testing.assert_array_equal(a.world.gain, b.world.gain)
+    np.testing.assert_array_equal(a.env.max_gain, b.env.max_gain)

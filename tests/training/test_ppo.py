@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.environments.base import Hot
+from perepisode.environments.base import SparseOneHot
 from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.training import network, ppo
 from tests import oracles
@@ -25,9 +25,9 @@ def agent():
     loud = tuple((k * (50.0 if i == 2 else 1.0), b + 0.1) for i, (k, b) in enumerate(params.actor))
     params = jax.tree.map(jnp.asarray, replace(params, actor=loud))
     vectors = (random.normal(size=(STEPS, ENVS, 3)), random.normal(size=(STEPS, ENVS, EXTRA)))
-    memory = random.normal(size=(ENVS, HIDDEN))
-    starts = random.random((STEPS, ENVS)) < 0.3
-    return params, [v.astype("f4") for v in vectors], memory.astype("f4"), starts
+    hidden_state = random.normal(size=(ENVS, HIDDEN))
+    is_first = random.random((STEPS, ENVS)) < 0.3
+    return params, [v.astype("f4") for v in vectors], hidden_state.astype("f4"), is_first
 
 
 def test_gae_against_the_loop():
@@ -41,36 +41,36 @@ def test_gae_against_the_loop():
 
 
 def test_policy_against_the_loop_and_memory_is_cleared_at_starts(agent):
-    params, vectors, memory, starts = agent
-    logits, values = network.sequence(params, WORLD, memory, starts, *vectors, "fp32")
-    expected_logits, expected_values = oracles.policy_by_loop(params, vectors, memory, starts)
+    params, vectors, hidden_state, is_first = agent
+    logits, values = network.sequence(params, WORLD, hidden_state, is_first, *vectors, "fp32")
+    expected_logits, expected_values = oracles.policy_by_loop(params, vectors, hidden_state, is_first)
     np.testing.assert_allclose(logits, expected_logits, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(values, expected_values, rtol=1e-3, atol=1e-4)
-    cleared = np.ones_like(starts)
-    fresh, _ = network.sequence(params, WORLD, memory, cleared, *vectors, "fp32")
-    other, _ = network.sequence(params, WORLD, memory + 1.0, cleared, *vectors, "fp32")
-    np.testing.assert_array_equal(fresh, other)
+    cleared = np.ones_like(is_first)
+    reset_pool, _ = network.sequence(params, WORLD, hidden_state, cleared, *vectors, "fp32")
+    other, _ = network.sequence(params, WORLD, hidden_state + 1.0, cleared, *vectors, "fp32")
+    np.testing.assert_array_equal(reset_pool, other)
 
 
 def test_one_step_at_a_time_equals_the_sequence(agent):
-    params, vectors, memory, starts = agent
-    logits, values = network.sequence(params, WORLD, memory, starts, *vectors, "fp32")
+    params, vectors, hidden_state, is_first = agent
+    logits, values = network.sequence(params, WORLD, hidden_state, is_first, *vectors, "fp32")
     for t in range(STEPS):
-        one = network.step(params, WORLD, memory, starts[t], *(v[t] for v in vectors), "fp32")
+        one = network.step(params, WORLD, hidden_state, is_first[t], *(v[t] for v in vectors), "fp32")
         np.testing.assert_allclose(one[0], logits[t], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(one[1], values[t], rtol=1e-4, atol=1e-5)
-        memory = one[2]
+        hidden_state = one[2]
 
 
 def test_bf16_is_near_fp32(agent):
-    params, vectors, memory, starts = agent
-    exact, _ = network.sequence(params, WORLD, memory, starts, *vectors, "fp32")
-    rough, _ = network.sequence(params, WORLD, memory, starts, *vectors, "bf16")
+    params, vectors, hidden_state, is_first = agent
+    exact, _ = network.sequence(params, WORLD, hidden_state, is_first, *vectors, "fp32")
+    rough, _ = network.sequence(params, WORLD, hidden_state, is_first, *vectors, "bf16")
     assert 0 < np.linalg.norm(rough - exact) / np.linalg.norm(exact) < 2e-2
 
 
 def test_loss_against_the_loop(agent):
-    params, vectors, memory, starts = agent
+    params, vectors, hidden_state, is_first = agent
     random = np.random.default_rng(4)
     batch = {
         "action": random.integers(0, 2, (STEPS, ENVS)),
@@ -78,15 +78,15 @@ def test_loss_against_the_loop(agent):
         "value": random.normal(size=(STEPS, ENVS)),
     }
     advantage, target = random.normal(size=(2, STEPS, ENVS))
-    logits, values = oracles.policy_by_loop(params, vectors, memory, starts)
+    logits, values = oracles.policy_by_loop(params, vectors, hidden_state, is_first)
     expected = oracles.ppo_loss(logits, values, batch, advantage, target, 0.2, 0.5, 0.01)
-    learner = replace(MINIATURE, clip=0.2, value=0.5, entropy=0.01)
+    config = replace(MINIATURE, clip_eps=0.2, vf_coef=0.5, ent_coef=0.01)
     zeros = np.zeros((STEPS, ENVS), "f4")
     as_batch = ppo.Batch(
-        *vectors, starts, batch["action"], *(np.float32(batch[k]) for k in ("log_prob", "value")), zeros, zeros
+        *vectors, is_first, batch["action"], *(np.float32(batch[k]) for k in ("log_prob", "value")), zeros, zeros
     )
     targets = ppo.Targets(np.float32(advantage), np.float32(target))
-    found, seen = ppo.loss(params, WORLD, learner, memory, as_batch, targets)
+    found, seen = ppo.loss(params, WORLD, config, hidden_state, as_batch, targets)
     assert float(found) == pytest.approx(expected, rel=1e-4)
     assert 0 < float(seen["clip_fraction"]) < 1
 
@@ -121,7 +121,7 @@ def test_rows_of_a_hot_vector_equal_the_product_with_it(precision):
     dense = np.zeros((2, 4, 12), "f4")
     np.put_along_axis(dense, index, 1.0, axis=-1)
     dense = dense[..., :10]
-    np.testing.assert_array_equal(Hot(jnp.asarray(index), 10).dense(), dense)
+    np.testing.assert_array_equal(SparseOneHot(jnp.asarray(index), 10).dense(), dense)
     blank = jnp.zeros((8, 10), network._dtype(precision))
     found, back = jax.vjp(partial(network._rows_of, precision, jnp.asarray(index)), jnp.asarray(kernel), blank)
     tolerance = 1e-5 if precision == "fp32" else 3e-2
@@ -133,19 +133,27 @@ def test_rows_of_a_hot_vector_equal_the_product_with_it(precision):
 
 def test_learning_values_what_follows_by_where_episodes_end(agent):
     """Ends and starts differ: an end belongs to the step that caused it.  One whole update against a slow one."""
-    params, vectors, memory, starts = agent
+    params, vectors, hidden_state, is_first = agent
     random = np.random.default_rng(6)
     reward, value = random.normal(size=(2, STEPS, ENVS)).astype("f4")
     done, last = random.random((STEPS, ENVS)) < 0.3, random.normal(size=ENVS).astype("f4")
-    assert (done != starts).any()
-    learner = replace(MINIATURE, envs=ENVS, rollout=STEPS, minibatches=1, epochs=1, hidden=HIDDEN, max_grad_norm=1e9)
-    batch = ppo.Batch(*vectors, starts, random.integers(0, 2, (STEPS, ENVS)), value * 0.1 - 1.0, value, reward, done)
-    program, adam = ppo.Program(WORLD, learner, 1, 1), ppo.optimizer(learner).init(params)
-    batch, memory = jax.tree.map(jnp.asarray, (batch, memory))
-    found, *_ = ppo.learn(program, 0.01, params, adam, memory, batch, last, 0.9, jax.random.key(0))
-    advantage = oracles.gae_by_loop(reward, value, done, last, 0.9, learner.gae_lambda).astype("f4")
+    assert (done != is_first).any()
+    config = replace(
+        MINIATURE,
+        num_envs=ENVS,
+        num_steps=STEPS,
+        num_minibatches=1,
+        update_epochs=1,
+        hidden_size=HIDDEN,
+        max_grad_norm=1e9,
+    )
+    batch = ppo.Batch(*vectors, is_first, random.integers(0, 2, (STEPS, ENVS)), value * 0.1 - 1.0, value, reward, done)
+    program, opt_state = ppo.Program(WORLD, config, 1, 1), ppo.optimizer(config).init(params)
+    batch, hidden_state = jax.tree.map(jnp.asarray, (batch, hidden_state))
+    found, *_ = ppo.learn(program, 0.01, params, opt_state, hidden_state, batch, last, 0.9, jax.random.key(0))
+    advantage = oracles.gae_by_loop(reward, value, done, last, 0.9, config.gae_lambda).astype("f4")
     targets = ppo.Targets(advantage, advantage + value)
-    gradient = jax.grad(lambda p: ppo.loss(p, WORLD, learner, memory, batch, targets)[0])(params)
+    gradient = jax.grad(lambda p: ppo.loss(p, WORLD, config, hidden_state, batch, targets)[0])(params)
     # Adam's first step is the gradient over its own size
     expected = jax.tree.map(lambda p, g: p - 0.01 * g / (jnp.abs(g) + 1e-5), params, gradient)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):

@@ -13,11 +13,11 @@ from perepisode.training import progress
 
 STEPS = MINIATURE.steps_per_update  # 2560
 RUNS = [
-    Run("temptation", "temptation", method, settings, seed, 1.0, 100 * STEPS, learner=MINIATURE)
-    for method, settings in (("pid_lagrangian", {"budget": 0.75}), ("esr", {"budget": 1, "told": "loud"}))
+    Run("temptation", "temptation", method, settings, seed, 1.0, 100 * STEPS, ppo=MINIATURE)
+    for method, settings in (("pid_lagrangian", {"budget": 0.75}), ("esr", {"budget": 1, "accrued_obs": "scaled"}))
     for seed in (42, 123)
 ]
-ROW = {"return": 30.0, "violations": 1.0, "worst_decile": 12.5, "lambda": None}
+ROW = {"return": 30.0, "violations": 1.0, "cvar": 12.5, "lambda": None}
 
 
 class Clock:
@@ -66,7 +66,7 @@ def test_plain_lines_name_compiling_and_leave_it_out_of_the_pace(capsys):
     assert [line.split()[0] for line in lines if "/100" in line] == ["0/100", "10/100", "40/100", "70/100", "100/100"]
     assert lines[-2:] == [
         "  pid_lagrangian d=0.75 γ=1  return 32.0  violations 1.00",
-        "  esr k=1, told loud γ=1     return 30.0  violations 1.00",
+        "  esr k=1, scaled obs γ=1     return 30.0  violations 1.00",
     ]
     assert max(map(len, lines)) <= 60
 
@@ -148,28 +148,28 @@ def test_more_runs_than_lines_are_shown_by_their_means(monkeypatch):
 
 
 def swept(**settings) -> Run:
-    return replace(RUNS[2], learner=replace(MINIATURE, **settings))
+    return replace(RUNS[2], ppo=replace(MINIATURE, **settings))
 
 
 def test_arms_that_differ_in_a_setting_are_told_apart(capsys):
     """Two values of a setting that their label does not have, two seeds each, and an arm of its own."""
     runs = [replace(swept(entropy=value), seed=seed) for value in (0.1, 0.2) for seed in (42, 123)]
     assert progress.labels([*runs, RUNS[0]]) == [
-        "esr k=1, told loud γ=1, entropy=0.1",
-        "esr k=1, told loud γ=1, entropy=0.1",
-        "esr k=1, told loud γ=1, entropy=0.2",
-        "esr k=1, told loud γ=1, entropy=0.2",
+        "esr k=1, scaled obs γ=1, entropy=0.1",
+        "esr k=1, scaled obs γ=1, entropy=0.1",
+        "esr k=1, scaled obs γ=1, entropy=0.2",
+        "esr k=1, scaled obs γ=1, entropy=0.2",
         "pid_lagrangian d=0.75 γ=1",
     ]
-    assert progress.labels(runs[:2], among=runs) == ["esr k=1, told loud γ=1, entropy=0.1"] * 2  # trained by turns
-    assert progress.labels(runs[:2]) == ["esr k=1, told loud γ=1"] * 2
+    assert progress.labels(runs[:2], among=runs) == ["esr k=1, scaled obs γ=1, entropy=0.1"] * 2  # trained by turns
+    assert progress.labels(runs[:2]) == ["esr k=1, scaled obs γ=1"] * 2
     plain = progress.PlainLines(clock=Clock())
     plain.start(runs, 0)
     plain.compiled()
     plain.update(10, [[{**ROW, "return": value}] for value in (1.0, 2.0, 5.0, 7.0)])
     assert capsys.readouterr().out.splitlines()[-2:] == [
-        "  esr k=1, told loud γ=1, entropy=0.1  return 1.5  violations 1.00",
-        "  esr k=1, told loud γ=1, entropy=0.2  return 6.0  violations 1.00",
+        "  esr k=1, scaled obs γ=1, entropy=0.1  return 1.5  violations 1.00",
+        "  esr k=1, scaled obs γ=1, entropy=0.2  return 6.0  violations 1.00",
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from perepisode import metrics
 from perepisode.environments.base import EndCause, Outcome
-from perepisode.environments.fresh import action_key, episode_key, reset_key, world_key
+from perepisode.environments.reset_pool import action_key, episode_key, reset_key, step_key
 from perepisode.environments.temptation import MINIATURE
 from perepisode.evaluation import rollout
 from perepisode.methods import Accrued
@@ -21,8 +21,8 @@ from perepisode.training import population, ppo
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.train import metric_rows, prepare, weights
 
-LEARNER = replace(MINIATURE, envs=8, rollout=6, epochs=3, minibatches=2, hidden=4)
-RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * LEARNER.steps_per_update, learner=LEARNER)
+CONFIG = replace(MINIATURE, num_envs=8, num_steps=6, update_epochs=3, num_minibatches=2, hidden_size=4)
+RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * CONFIG.steps_per_update, ppo=CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_the_learning_rate_falls_with_the_updates_done(begun, monkeypatch, done,
 
     monkeypatch.setattr(ppo, "_each_run", noted)
     jax.eval_shape(lambda s: ppo.update(program, members, replace(s, update=np.int32(done))), state)
-    assert rates == [pytest.approx(LEARNER.learning_rate * left)]
+    assert rates == [pytest.approx(CONFIG.learning_rate * left)]
 
 
 def test_every_epoch_learns_from_every_world_once_in_an_order_of_its_own(begun, monkeypatch):
@@ -52,20 +52,23 @@ def test_every_epoch_learns_from_every_world_once_in_an_order_of_its_own(begun, 
     shapes = jax.eval_shape(partial(ppo.rollout, program), members, state)
     own = jax.tree.map(lambda x: jnp.zeros((x.shape[0], *x.shape[2:]), x.dtype), shapes[1])
     last = jnp.zeros(shapes[3].shape)
-    params, adam = jax.tree.map(lambda x: x[0], (state.params, state.adam))
+    params, opt_state = jax.tree.map(lambda x: x[0], (state.params, state.opt_state))
     orders, scan = [], jax.lax.scan
 
     def noted(body, carry, xs=None, **options):
-        if getattr(xs, "shape", ()) == (LEARNER.epochs * LEARNER.minibatches, LEARNER.envs // LEARNER.minibatches):
-            orders.extend(np.asarray(xs).reshape(LEARNER.epochs, LEARNER.envs).tolist())
+        if getattr(xs, "shape", ()) == (
+            CONFIG.update_epochs * CONFIG.num_minibatches,
+            CONFIG.num_envs // CONFIG.num_minibatches,
+        ):
+            orders.extend(np.asarray(xs).reshape(CONFIG.update_epochs, CONFIG.num_envs).tolist())
             return carry, {"loss": jnp.zeros(1), "grad_norm": jnp.zeros(1)}
         return scan(body, carry, xs, **options)
 
     monkeypatch.setattr(ppo, "jax", SimpleNamespace(**{**vars(jax), "lax": SimpleNamespace(**vars(jax.lax))}))
     monkeypatch.setattr(ppo.jax.lax, "scan", noted)
-    ppo.learn(program, 0.1, params, adam, state.acting.memory[0], own, last[0], 1.0, jax.random.key(5))
-    assert [sorted(order) for order in orders] == [list(range(LEARNER.envs))] * LEARNER.epochs
-    assert len({tuple(order) for order in [*orders, range(LEARNER.envs)]}) == LEARNER.epochs + 1
+    ppo.learn(program, 0.1, params, opt_state, state.runner.hidden_state[0], own, last[0], 1.0, jax.random.key(5))
+    assert [sorted(order) for order in orders] == [list(range(CONFIG.num_envs))] * CONFIG.update_epochs
+    assert len({tuple(order) for order in [*orders, range(CONFIG.num_envs)]}) == CONFIG.update_epochs + 1
 
 
 @pytest.mark.parametrize("most", [3, 64, 164, 70_000])
@@ -88,29 +91,29 @@ def test_the_metrics_of_an_update_are_those_of_its_finished_episodes_however_man
     assert row["violations_std"] == pytest.approx(np.sqrt(((own - own.mean()) ** 2).mean()))
     assert row["p_any"] == (own > 0).mean()
     assert row["p_over_1"] == (own > 1).mean()
-    assert row["worst_decile"] == np.sort(own)[-metrics.tail_size(len(own)) :].mean()
+    assert row["cvar"] == np.sort(own)[-metrics.tail_size(len(own)) :].mean()
 
 
 def test_every_draw_of_an_episode_has_a_key_of_its_own():
     episode = episode_key(jax.random.key(1), jnp.int32(4))
     times = range(50)
-    drawn = [reset_key(episode), *(world_key(episode, t) for t in times), *(action_key(episode, t) for t in times)]
+    drawn = [reset_key(episode), *(step_key(episode, t) for t in times), *(action_key(episode, t) for t in times)]
     assert len({bytes(np.asarray(jax.random.key_data(key))) for key in drawn}) == len(drawn)
 
 
 @pytest.mark.parametrize(("dilemma", "by_paper", "charged"), [(0, False, 1.0), (1, False, 2.0), (2, True, 6.0)])
 def test_a_run_is_charged_on_its_own_dilemma_by_its_own_detector(dilemma, by_paper, charged):
-    charging = population.Charging(jnp.int32(dilemma), jnp.bool_(by_paper), jnp.bool_(False))
+    cost_spec = population.CostSpec(jnp.int32(dilemma), jnp.bool_(by_paper), jnp.bool_(False))
     exact, paper = jnp.array([1, 2, 3]), jnp.array([4, 5, 6])
-    assert float(charging(Outcome(jnp.float32(0), exact, paper, {}, jnp.int32(0)))) == charged
+    assert float(cost_spec(Outcome(jnp.float32(0), exact, paper, {}, jnp.int32(0)))) == charged
 
 
 def test_agents_of_one_seed_are_judged_in_the_same_worlds(begun):
     """Those of another seed in others: by the protocol's seed and the run's, and by nothing else."""
     *_, state = begun
     weighed = weights(jax.tree.map(lambda x: x[0], state.params))
-    runs = [RUN, replace(RUN, settings={"weight": 0.1}), replace(RUN, seed=7)]
-    _, judged, _ = rollout.assemble([rollout.Agent(run, weighed) for run in runs], rollout.Protocol(envs=2, seed=5))
+    runs = [RUN, replace(RUN, method_settings={"weight": 0.1}), replace(RUN, seed=7)]
+    _, judged, _ = rollout.assemble([rollout.Agent(run, weighed) for run in runs], rollout.EvalConfig(num_envs=2, seed=5))
     expected = [jax.random.fold_in(jax.random.key(5), seed) for seed in (3, 3, 7)]
     assert jax.random.key_data(judged.keys).tolist() == [jax.random.key_data(key).tolist() for key in expected]
 
@@ -140,17 +143,20 @@ class ThreeDilemmas:
 def test_each_dilemma_has_its_own_column():
     ended = np.zeros((4, 1, 2), bool)
     ended[3] = True
-    totals = population.Running(
-        world=None, starts=None, serial=np.zeros((4, 1, 2), np.int32), length=np.full((4, 1, 2), 4),
+    totals = population.EpisodeState(
+        env_state=None, is_first=None, episode_id=np.zeros((4, 1, 2), np.int32), length=np.full((4, 1, 2), 4),
         accrued=Accrued(np.zeros((4, 1, 2), "f4"), np.zeros((4, 1, 2), "f4")),
         violations=np.broadcast_to([1, 2, 3], (4, 1, 2, 3)), paper_violations=np.broadcast_to([4, 5, 6], (4, 1, 2, 3)),
-        audit={},
+        info={},
     )  # fmt: skip
-    record = population.Record(ended, np.where(ended, EndCause.TIMEOUT, EndCause.RUNNING), totals)
+    record = population.EpisodeStats(ended, np.where(ended, EndCause.TIMEOUT, EndCause.RUNNING), totals)
     members = SimpleNamespace(keys=jax.random.split(jax.random.key(0), 1))
     run = SimpleNamespace(**{**vars(RUN), "dilemma": "b", "id": "x", "arm": "", "value": 0.3, "to_json": RUN.to_json})
     agent = SimpleNamespace(run=run, objective=RUN.objective())
-    program, protocol = SimpleNamespace(world=ThreeDilemmas()), rollout.Protocol(envs=2, steps=4, first=1)
+    program, protocol = (
+        SimpleNamespace(env=ThreeDilemmas()),
+        rollout.EvalConfig(num_envs=2, num_steps=4, episodes_per_env=1),
+    )
     table = rollout._table([agent], protocol, program, members, record, np.zeros((4, 1, 2), np.uint8))
     names = [f"violations{end}" for end in ("", "_a", "_b", "_c", "_a_paper", "_b_paper", "_c_paper")]
     assert table[names].to_numpy().tolist() == [[2, 1, 2, 3, 4, 5, 6]] * 2

@@ -17,15 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.cli import DISK, DIVERGED, RESUME_ME, WRONG_INPUT, Train, run
-from perepisode.config import Refused
+from perepisode.cli import EXIT_DISK, EXIT_DIVERGED, EXIT_RESUME, EXIT_USAGE, Train, run
+from perepisode.config import ConfigError
 from perepisode.environments.temptation import MINIATURE
 from perepisode.runs import Run, RunFolder, find, held
 from perepisode.training import train as training
 from perepisode.training.checkpoints import Checkpoints
-from perepisode.training.train import DiskTrouble, Options, train
+from perepisode.training.train import DiskTrouble, TrainingOptions, train
 
-LEARNER = replace(MINIATURE, envs=8, rollout=16, epochs=1, minibatches=2, hidden=8)
+CONFIG = replace(MINIATURE, num_envs=8, num_steps=16, update_epochs=1, num_minibatches=2, hidden_size=8)
 UPDATES = 60
 RUNS = [
     Run(
@@ -35,15 +35,15 @@ RUNS = [
         {"budget": 1},
         seed,
         1.0,
-        LEARNER.steps_per_update * UPDATES,
-        learner=LEARNER,
+        CONFIG.steps_per_update * UPDATES,
+        ppo=CONFIG,
     )
     for seed in (1, 2)
 ]
 
 
 def options(out, **changes):
-    return Options(out=Path(out), chunk=5, checkpoint_seconds=0.0, **{"say": print, **changes})
+    return TrainingOptions(out=Path(out), chunk=5, checkpoint_seconds=0.0, **{"say": print, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_a_finished_run_is_complete(finished):
         assert folder.done
         rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
         assert [row["update"] for row in rows] == list(range(1, UPDATES + 1))
-        episode = {"return", "length", "violations", "violations_std", "p_any", "p_over_1", "worst_decile"}
+        episode = {"return", "length", "violations", "violations_std", "p_any", "p_over_1", "cvar"}
         episode |= {"utility", "lambda"}
         assert episode | {"entropy", "kl", "clip_fraction", "grad_norm"} <= set(rows[-1])
         assert set(rows[-1]["clock"]) == {"steps_per_second", "eta_seconds"}
@@ -113,8 +113,10 @@ def test_starting_again_returns_at_once(finished, monkeypatch):
 
 def test_methods_that_train_together_leave_what_each_leaves_alone(tmp_path):
     """Policies to the bit and of their own shape, and every row of the metrics; also after an interruption."""
-    short = [replace(RUNS[0], steps=LEARNER.steps_per_update * 10)]
-    short += [replace(short[0], method=name, settings=own) for name, own in (("esr", {"budget": 1}), ("saute", {}))]
+    short = [replace(RUNS[0], total_timesteps=CONFIG.steps_per_update * 10)]
+    short += [
+        replace(short[0], method=name, method_settings=own) for name, own in (("esr", {"budget": 1}), ("saute", {}))
+    ]
     with pytest.raises(training.Interrupted):
         train(short, options(tmp_path / "together", asked=lambda: "SIGUSR1"))
     train(short, options(tmp_path / "together"))
@@ -143,7 +145,7 @@ def test_a_signal_checkpoints_and_says_resume_me(finished, tmp_path, number):
     process = start(tmp_path)
     wait_for_rows(tmp_path, 5, process)
     process.send_signal(number)
-    assert process.wait(timeout=120) == RESUME_ME
+    assert process.wait(timeout=120) == EXIT_RESUME
     assert signal.Signals(number).name in process.stderr.read().decode()
     train(RUNS, options(tmp_path))
     assert results(tmp_path) == results(finished)
@@ -214,15 +216,15 @@ def test_a_full_disk_is_one_clear_line_and_harms_nothing(tmp_path):
 
 def test_an_unwritable_folder_exits_with_its_own_code(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    command = Train(method=("esr",), seeds=(1,), steps=1e5, out=tmp_path / "file" / "out")
-    assert run(command) == DISK
+    command = Train(method=("esr",), seeds=(1,), total_timesteps=1e5, out=tmp_path / "file" / "out")
+    assert run(command) == EXIT_DISK
     assert "cannot write to" in capsys.readouterr().err
 
 
 def test_only_one_process_trains_a_population(tmp_path):
     home = tmp_path / "populations" / training.population_id(RUNS)
     said = f"is being run by process {os.getpid()}.*; wait for it"
-    with held(home / "lock", "it"), pytest.raises(Refused, match=said):
+    with held(home / "lock", "it"), pytest.raises(ConfigError, match=said):
         train(RUNS, options(tmp_path))
 
 
@@ -231,13 +233,13 @@ def test_a_folder_of_another_version_is_refused(finished, tmp_path):
     folder = find(tmp_path / "out")[0]
     plain = json.loads((folder.path / "run.json").read_text())
     (folder.path / "run.json").write_text(json.dumps({**plain, "gamma": 0.5}))
-    with pytest.raises(Refused, match="another version or edited"):
+    with pytest.raises(ConfigError, match="another version or edited"):
         folder.read()
     (folder.path / "run.json").write_text(json.dumps({**plain, "format": 99}))
-    with pytest.raises(Refused, match="has format 99"):
+    with pytest.raises(ConfigError, match="has format 99"):
         folder.read()
     (folder.path / "run.json").write_text("{")
-    with pytest.raises(Refused, match="is damaged"):
+    with pytest.raises(ConfigError, match="is damaged"):
         folder.read()
 
 
@@ -247,13 +249,13 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
     content = bytearray((folder / "policy.safetensors").read_bytes())
     content[-1] ^= 1
     (folder / "policy.safetensors").write_bytes(content)
-    with pytest.raises(Refused, match="damaged"):
+    with pytest.raises(ConfigError, match="damaged"):
         RunFolder(folder).load()
     (folder / "policy.safetensors").unlink()
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         RunFolder(folder).load()
     (folder / "done").unlink()
-    with pytest.raises(Refused, match="not finished"):
+    with pytest.raises(ConfigError, match="not finished"):
         RunFolder(folder).load()
 
 
@@ -263,7 +265,7 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"method": ("magic",)}, "method 'magic' is unknown; choose from unconstrained"),
         ({"env": "minecraft"}, "env 'minecraft' is unknown"),
         ({"dilemma": "lying"}, "dilemma 'lying' is unknown"),
-        ({"set": ("envs=10", "minibatches=4")}, "envs=10 does not divide into minibatches=4; use a multiple of 4"),
+        ({"set": ("num_envs=10", "num_minibatches=4")}, "num_envs=10 does not divide into num_minibatches=4; use a multiple of 4"),
         ({"set": ("budget=-1",)}, "budget=-1 is out of range; budget must be a number, at least 0"),
         ({"set": ("budget=one",)}, "budget='one' is no number"),
         ({"steps": float("nan")}, "steps=nan is out of range"),
@@ -273,13 +275,13 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"chunk": 0}, "chunk=0 is out of range; chunk must be a whole number, at least 1"),
         ({"checkpoint_seconds": -1.0}, "checkpoint_seconds=-1.0 is out of range"),
         ({"method": ("ser",), "set": ("weight=inf",)}, "weight=inf is out of range"),
-        ({"method": ("lagrangian",), "set": ("budget=1", "rate=fast")}, "rate='fast' is no number; rate must be"),
+        ({"method": ("lagrangian",), "set": ("budget=1", "lambda_lr=fast")}, "lambda_lr='fast' is no number; rate must be"),
         ({"set": ("budget=nan",)}, "budget=nan is out of range"),
-        ({"set": ("charge=inf",)}, "charge=inf is out of range"),
-        ({"set": ("chance=1.5",)}, "chance=1.5 is out of range; chance must be a number, at least 0 and at most 1"),
+        ({"set": ("rho_u=inf",)}, "rho_u=inf is out of range"),
+        ({"set": ("offer_prob=1.5",)}, "offer_prob=1.5 is out of range; chance must be a number, at least 0 and at most 1"),
         ({"set": ("horizon=2.5",)}, "horizon=2.5 is no whole number"),
         ({"set": ("learning_rate=0",)}, "learning_rate=0 is out of range; learning_rate must be a number, above 0"),
-        ({"set": ("anneal=maybe",)}, "anneal=maybe is neither true nor false"),
+        ({"set": ("anneal_lr=maybe",)}, "anneal_lr=maybe is neither true nor false"),
         ({"set": ("budget=1,2,1",)}, "--budget 1 2 1 names a value twice"),
         ({"set": ("budget=1", "budget=2")}, "budget is given twice"),
         ({"gamma": (0.0,)}, "gamma=0.0 is out of range; gamma must be a number, above 0 and at most 1"),
@@ -299,7 +301,7 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"method": ("esr:budget=1:budget=2",)}, "budget is given twice; give its values together: budget=1,2"),
         ({"method": ("esr:budget=1,1",)}, "--budget 1 1 names a value twice"),
         ({"method": ("esr:budget=-1", "unconstrained")}, "budget=-1 is out of range"),
-        ({"method": ("ser:weight=1", "esr"), "set": ("rate=1",)}, "no setting is called 'rate' here; ser has weight"),
+        ({"method": ("ser:weight=1", "esr"), "set": ("lambda_lr=1",)}, "no setting is called 'rate' here; ser has weight"),
         ({"method": ("ser", "unconstrained")}, "ser needs weight"),
         ({"method": ("esr:budget=1",), "set": ("budget=2",)}, "budget is given twice: every method that has it was"),
         (
@@ -312,7 +314,7 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
 )
 def test_wrong_input_is_one_line_before_anything_compiles(given, words, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(training, "run_chunk", None)  # reaching the compiler would fail loudly
-    assert run(Train(out=tmp_path / "out", **given)) == WRONG_INPUT
+    assert run(Train(out=tmp_path / "out", **given)) == EXIT_USAGE
     error = capsys.readouterr().err
     assert len(error.strip().splitlines()) == 1
     assert re.search(words, error), error
@@ -321,7 +323,7 @@ def test_wrong_input_is_one_line_before_anything_compiles(given, words, tmp_path
 
 def asked(*methods, **given):
     runs, _ = Train(method=methods, **{"seeds": (1,), **given}).runs()
-    return [(run.method, dict(run.settings)) for run in runs]
+    return [(run.method, dict(run.method_settings)) for run in runs]
 
 
 def test_several_methods_are_asked_for_in_one_command():
@@ -340,15 +342,15 @@ def test_several_methods_are_asked_for_in_one_command():
         ("esr", {"budget": 2}),
         ("lagrangian", {"budget": 0.5}),
     ]
-    runs, _ = Train(method=own, seeds=(1, 2), set=("horizon=30", "hidden=8"), gamma=(1.0,)).runs()
+    runs, _ = Train(method=own, seeds=(1, 2), set=("horizon=30", "hidden_size=8"), gamma=(1.0,)).runs()
     assert len(runs) == 8
-    assert {(run.world["horizon"], run.learner.hidden, run.gamma) for run in runs} == {(30, 8, 1.0)}
+    assert {(run.env_settings["horizon"], run.ppo.hidden_size, run.gamma) for run in runs} == {(30, 8, 1.0)}
     assert len({run.structure for run in runs}) == 1
 
 
 def test_run_ids_do_not_depend_on_how_numbers_are_written():
-    one = replace(RUNS[0], settings={"budget": 1})
-    other = replace(RUNS[0], settings={"budget": 1.0})
+    one = replace(RUNS[0], method_settings={"budget": 1})
+    other = replace(RUNS[0], method_settings={"budget": 1.0})
     assert one.id == other.id
     assert one.id != replace(one, seed=99).id
     assert RunFolder.of(Path("out"), one).path.name == f"temptation.lagrangian.d=1.gamma1.s1.{one.id}"
@@ -413,12 +415,16 @@ def test_a_state_that_reads_back_otherwise_than_it_was_written_is_noticed(tmp_pa
 
 def test_a_training_of_which_nothing_is_left_ends_with_a_code_of_its_own(tmp_path, capsys):
     """One that loses some of its runs says which, and suggests to judge the others."""
-    steps = LEARNER.steps_per_update * 2
-    sizes = ("envs=8", "rollout=16", "epochs=1", "minibatches=2", "hidden=8")
+    steps = CONFIG.steps_per_update * 2
+    sizes = ("num_envs=8", "num_steps=16", "update_epochs=1", "num_minibatches=2", "hidden_size=8")
     lost = Train(
-        method=("ser",), seeds=(1,), steps=steps, set=("weight=0.1", "learning_rate=1e30", *sizes), out=tmp_path
+        method=("ser",),
+        seeds=(1,),
+        total_timesteps=steps,
+        set=("weight=0.1", "learning_rate=1e30", *sizes),
+        out=tmp_path,
     )
-    assert run(lost) == DIVERGED
+    assert run(lost) == EXIT_DIVERGED
     said = capsys.readouterr()
     assert "every run diverged" in said.err
     assert "next:" not in said.out

@@ -14,16 +14,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perepisode.trained import AgentFile, Trained, find, names, one, shipped
+from perepisode.zoo import AgentFile, AgentSource, bundled, find, names, one
 
 if TYPE_CHECKING:
-    from perepisode.evaluation.player import Player
+    from perepisode.evaluation.policy import Policy
 
-__all__ = ["AgentFile", "Trained", "find", "load", "names", "one", "shipped"]
+__all__ = ["AgentFile", "AgentSource", "find", "load", "names", "one", "bundled"]
 
 
-def load(name: str | Path) -> Player:
+def load(name: str | Path) -> Policy:
     """The agent of this name, file or run folder, ready to act."""
-    from perepisode.evaluation.player import Player
+    from perepisode.evaluation.policy import Policy
 
-    return Player.of(one(name))
+    return Policy.of(one(name))

@@ -4,32 +4,34 @@ from pathlib import Path
 
 from jinja2 import TemplateError
 
-from perepisode import reading
-from perepisode.config import Refused
-from perepisode.report import words
+from perepisode import safe_io
+from perepisode.config import ConfigError
+from perepisode.report import formatting
 from perepisode.report.links import filled
 from perepisode.report.style import dilemma_name, look
-from perepisode.trained.files import ENDING, FETCH, AgentFile
-from perepisode.trained.shelf import BOX
+from perepisode.zoo.agent_file import ENDING, FETCH, AgentFile
+from perepisode.zoo.registry import BUNDLED
 
 
 def text(file: AgentFile) -> str:
     """The card of an agent, written from its JSON alone."""
     try:
-        return "\n".join(map(reading.visible, _text(file).split("\n")))
+        return "\n".join(map(safe_io.visible, _text(file).split("\n")))
     except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError, TemplateError) as error:
-        if isinstance(error, Refused):
+        if isinstance(error, ConfigError):
             raise
-        raise Refused(f"{file.beside('.json')} does not say what an agent's file says ({error!r}); {FETCH}") from None
+        raise ConfigError(
+            f"{file.beside('.json')} does not say what an agent's file says ({error!r}); {FETCH}"
+        ) from None
 
 
 def _text(file: AgentFile) -> str:
     about, run = file.about, file.read()
-    judged, trained = about["judged"], about["trained"]
+    judged, trained = about["evaluation"], about["trained"]
     seen = judged.get("seen_by_paper_detector", judged["violations"])
     card = filled(
         Path(__file__).with_name("card_template.md"),
-        words=words,
+        formatting=formatting,
         name=name_of(file),
         run=run,
         about=about,
@@ -46,8 +48,8 @@ def _text(file: AgentFile) -> str:
 
 def name_of(file: AgentFile) -> str:
     """What a person types: the name of an agent that ships, or of the file."""
-    inside = file.path.is_relative_to(BOX)
-    return file.path.relative_to(BOX).as_posix().removesuffix(ENDING) if inside else file.path.name
+    inside = file.path.is_relative_to(BUNDLED)
+    return file.path.relative_to(BUNDLED).as_posix().removesuffix(ENDING) if inside else file.path.name
 
 
 def _device(stated: str | None) -> str:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from perepisode import later
-from perepisode.config import Refused
+from perepisode import lazy
+from perepisode.config import ConfigError
 
 
 @dataclass(frozen=True)
@@ -16,18 +16,18 @@ class Listed:
     """The agents that ship with the package, and what they do."""
 
     def __call__(self) -> int:
-        from perepisode import agents, metrics, terminal
+        from perepisode import agents, console, metrics
         from perepisode.agents.card import name_of
-        from perepisode.report.words import count, number, percent
+        from perepisode.report.formatting import count, number, percent
 
         rows = []
-        for file in agents.shipped().values():
-            judged = file.about["judged"]
+        for file in agents.bundled().values():
+            judged = file.about["evaluation"]
             shares = percent(judged["p_any"]), percent(judged["p_over_1"])
             numbers = number(judged["return"], 1), *shares, number(judged["cvar"])
             size = f"{file.path.stat().st_size / 1e6:.1f} MB"
-            rows.append((name_of(file), *numbers, count(file.about["run"]["steps"]), size))
-        print(terminal.plain(("agent", "return", "P(≥1)", "P(>1)", metrics.CVAR, "steps", "file"), rows))
+            rows.append((name_of(file), *numbers, count(file.about["run"]["total_timesteps"]), size))
+        print(console.plain(("agent", "return", "P(≥1)", "P(>1)", metrics.CVAR, "steps", "file"), rows))
         print(f"next: perepisode watch {agents.names()[-1]} --worst 2, or perepisode agents card NAME")
         return 0
 
@@ -44,7 +44,7 @@ class Card:
 
         file = agents.one(self.agent)
         if not isinstance(file, agents.AgentFile):
-            raise Refused(f"{self.agent} is a run folder; make an agent of it with `perepisode agents export`")
+            raise ConfigError(f"{self.agent} is a run folder; make an agent of it with `perepisode agents export`")
         print(card.text(file), end="")
         return 0
 
@@ -58,14 +58,14 @@ class Export:
     episodes: Path | None = None  # Episodes table of the run; the one beside it if left out.
 
     def __call__(self) -> int:
-        later.require("agents export")
+        lazy.require("agents export")
         from perepisode import agents
         from perepisode.agents.export import export
-        from perepisode.replay.source import table_of
+        from perepisode.replay.selection import table_of
 
         run = agents.one(self.run)
         if isinstance(run, agents.AgentFile):
-            raise Refused(f"{self.run} is an agent's file already; copy it with what lies beside it")
+            raise ConfigError(f"{self.run} is an agent's file already; copy it with what lies beside it")
         file = export(run, self.episodes or table_of(run.path), self.out)
         print(f"wrote {file.path} ({file.path.stat().st_size / 1e3:,.0f} kB) and its card {file.beside('.md')}")
         print(f"next: perepisode watch {shlex.quote(str(file.path))}")

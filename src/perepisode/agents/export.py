@@ -5,31 +5,31 @@ import json
 from pathlib import Path
 from typing import Any
 
-from perepisode import environments, reading
+from perepisode import environments, safe_io
 from perepisode.agents import card, statistics
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, extra_inputs
 from perepisode.report.statistics.curves import row_of
 from perepisode.runs import Run, RunFolder, write_atomically
-from perepisode.trained import files
-from perepisode.trained.files import ENDING, AgentFile
 from perepisode.training import network
 from perepisode.training.train import weights
+from perepisode.zoo import agent_file
+from perepisode.zoo.agent_file import ENDING, AgentFile
 
-MOST_ROWS = 300  # of the training curve that travels
-CURVE = ("steps", "episodes", "return", "violations", "p_any", "worst_decile", "lambda")
+MAX_ROWS = 300  # of the training curve that travels
+CURVE = ("steps", "episodes", "return", "violations", "p_any", "cvar", "lambda")
 
 
 def export(folder: RunFolder, table: Path, out: Path) -> AgentFile:
     """Write `out` and what lies beside it; the run must be finished and its episodes be in `table`."""
     if not out.name.endswith(ENDING) or out.name == ENDING:
-        raise Refused(f"--out {out} would not be an agent's file; let it be a name that ends in {ENDING}")
+        raise ConfigError(f"--out {out} would not be an agent's file; let it be a name that ends in {ENDING}")
     _refuse_to_overwrite(AgentFile(out))
     agent = Agent.of(folder)
     initial = weights(initial_params(agent.run, extra_inputs(agent.objective)))
     judged = episodes.read(table, without=episodes.REPLAY_COLUMNS)
-    told = reading.plain(folder.path / "run.json", "train the run again")
+    told = safe_io.plain(folder.path / "run.json", "train the run again")
     return write(out, told, statistics.of(judged, agent.run.id), agent, initial, folder.metrics)
 
 
@@ -39,12 +39,12 @@ def write(out: Path, told: dict[str, Any], judged: dict[str, Any], agent: Agent,
     about = {
         "run": {"id": run.id, "arm": run.arm, **run.to_json()},
         "trained": {"device": told.get("device"), "versions": told.get("versions")},
-        "judged": {"policy": "before rounding", **judged},
+        "evaluation": {"policy": "before rounding", **judged},
     }
     if agent.files:
         about["files"] = {name: base64.b64encode(agent.files[digest]).decode() for name, digest in run.files.items()}
     curve = _thinned(metrics) if metrics.exists() else ""
-    file = files.write(out, about, agent.weights, initial)
+    file = agent_file.write(out, about, agent.weights, initial)
     if curve:
         write_atomically(file.metrics, curve)
     else:
@@ -60,19 +60,19 @@ def _refuse_to_overwrite(file: AgentFile) -> None:
         return
     try:
         AgentFile(file.path).load()
-    except Refused:
-        raise Refused(f"{there[0]} is there already and no agent of that name is; choose another --out") from None
+    except ConfigError:
+        raise ConfigError(f"{there[0]} is there already and no agent of that name is; choose another --out") from None
 
 
 def initial_params(run: Run, extra: int) -> network.Params:
     """The weights that training began with, drawn again from the run's seed."""
-    world = environments.make(run.env, **run.world)
-    return network.init(run.seed, network.input_sizes(world, extra), run.learner.hidden, world.actions)
+    env = environments.make(run.env, **run.env_settings)
+    return network.init(run.seed, network.input_sizes(env, extra), run.ppo.hidden_size, env.actions)
 
 
 def _thinned(metrics: Path) -> str:
-    lines = reading.text(metrics, "train the run again").splitlines()
-    kept = lines[:: -(-len(lines) // MOST_ROWS) or 1]
+    lines = safe_io.text(metrics, "train the run again").splitlines()
+    kept = lines[:: -(-len(lines) // MAX_ROWS) or 1]
     kept += [] if not lines or kept[-1] is lines[-1] else lines[-1:]
     rows = [row for line in kept if (row := row_of(line)) is not None]
     return "".join(json.dumps({key: _short(row[key]) for key in CURVE if key in row}) + "\n" for row in rows)

@@ -6,19 +6,21 @@ import numpy as np
 import pandas as pd
 
 from perepisode import metrics
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 
 
 def of(table: pd.DataFrame, run: str) -> dict[str, Any]:
     """Statistics of one run's episodes by the unbiased protocol, with where the table says they come from."""
     own = table.loc[(table["run"] == run) & table["in_first"]]
     if own.empty:
-        raise Refused(f"the episodes table has no episode of run {run}; judge it with `perepisode evaluate`")
+        raise ConfigError(f"the episodes table has no episode of run {run}; judge it with `perepisode evaluate`")
     if own.duplicated(["env_index", "episode_index"]).any():
-        raise Refused(f"the episodes table holds the same episodes of run {run} twice; give one that has them once")
+        raise ConfigError(f"the episodes table holds the same episodes of run {run} twice; give one that has them once")
     counts = own["violations"].to_numpy()
     if (counts % 1).any():
-        raise Refused("violations in the episodes table are not whole numbers; give the table that `evaluate` wrote")
+        raise ConfigError(
+            "violations in the episodes table are not whole numbers; give the table that `evaluate` wrote"
+        )
     counts = counts.astype(int)
     origin = next((one for one in table.attrs.get("provenance", ()) if "protocol" in one), {})
     found = {

@@ -1,18 +1,18 @@
-"""The worlds: found by name in WORLDS, each in a folder of its own.  Listing them starts no device."""
+"""The worlds: found by name in ENVIRONMENTS, each in a folder of its own.  Listing them starts no device."""
 
 from typing import Any
 
-import perepisode.environments.craftax.world
+import perepisode.environments.craftax.env
 import perepisode.environments.temptation  # noqa: F401  worlds make themselves known
 from perepisode import settings
 from perepisode.config import one_of
-from perepisode.environments.base import WORLDS, World, world
+from perepisode.environments.base import ENVIRONMENTS, Environment, register_env
 
-__all__ = ["WORLDS", "World", "make", "world"]
+__all__ = ["ENVIRONMENTS", "Environment", "make", "register_env"]
 
 
-def make(name: str, **options: Any) -> World:
+def make(name: str, **options: Any) -> Environment:
     """The world of that name, which may stand in a file from anybody: nothing is imported; options have defaults."""
-    one_of("env", name, WORLDS)
-    settings.check(WORLDS[name], options, name)
-    return WORLDS[name](**options)
+    one_of("env", name, ENVIRONMENTS)
+    settings.check(ENVIRONMENTS[name], options, name)
+    return ENVIRONMENTS[name](**options)

@@ -1,7 +1,7 @@
 """What a world is: one class that plays, and says how it is called, trained, judged and shown.
 
-    @world
-    class Corridor(World):
+    @register_env
+    class Corridor(Environment):
         length: int = setting(5, "cells from the start to the exit", low=2)
 
         name, dilemmas, actions = "corridor", ("flowers",), 2
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
-from perepisode import outside, settings
-from perepisode.config import Learner, Protocol, Refused, Shape
-from perepisode.later import jax, jnp
+from perepisode import plugins, settings
+from perepisode.config import ConfigError, EvalConfig, PPOConfig, SweepGrid
+from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree, static
 
 Key = Any  # a JAX random key
@@ -48,7 +48,7 @@ class Outcome:
     task_reward: jax.Array  # float32, the native reward
     violations: jax.Array  # int32[dilemma], exact
     paper_violations: jax.Array  # int32[dilemma], what the paper's state difference sees
-    audit: dict[str, jax.Array]  # int32 each: counts that are no violations, e.g. despawns
+    info: dict[str, jax.Array]  # int32 each: counts that are no violations, e.g. despawns
     end_cause: jax.Array  # int32, an EndCause
 
     @property
@@ -61,7 +61,7 @@ NEVER = 2**31 - 1  # steps: a time that no episode reaches
 
 
 @pytree
-class Hot:
+class SparseOneHot:
     """A vector of zeros with a few ones, given by where they are; an index of `size` or more stands for none.
 
     A layer reads it by adding up rows of its kernel, which is far cheaper than a product with the zeros.
@@ -94,25 +94,25 @@ class Footprint(NamedTuple):
     features: int
 
 
-class World:
+class Environment:
     """Pure functions over pytrees of ONE world; the caller vmaps.  A world never resets itself."""
 
     name: ClassVar[str]
     dilemmas: ClassVar[tuple[str, ...]]  # order of Outcome.violations
-    audits: ClassVar[tuple[str, ...]] = ()  # keys of Outcome.audit
+    info_keys: ClassVar[tuple[str, ...]] = ()  # keys of Outcome.info
     actions: ClassVar[int]
     version: ClassVar[int] = 1  # raised when what it counts changes: a part of a run's id from 2 on
-    harms: ClassVar[Mapping[str, str]] = {}  # what a violation of a dilemma is, where a word or two say it
+    violation_names: ClassVar[Mapping[str, str]] = {}  # what a violation of a dilemma is, where a word or two say it
     made_with: ClassVar[tuple[Any, ...]] = ()  # classes and functions that it plays by: a run remembers them too
     making: ClassVar[str] = ""  # what a call that made it was given, as text: a run remembers that too
-    paper: ClassVar[bool] = False  # whether the numbers that the paper prints are of this world
+    reference: ClassVar[str] = ""  # package that sets results beside published ones (paper_comparison)
 
     # unless somebody says otherwise
-    learner: ClassVar[Learner] = Learner()
-    steps: ClassVar[int] = 1_000_000  # of each run
-    protocol: ClassVar[Protocol] = Protocol()  # by which a study judges
-    shape: ClassVar[Shape] = Shape()  # of its matrix of runs
-    pack: ClassVar[int] = 16  # runs a population: beyond this a device gets little faster
+    ppo: ClassVar[PPOConfig] = PPOConfig()
+    total_timesteps: ClassVar[int] = 1_000_000  # of each run
+    eval_config: ClassVar[EvalConfig] = EvalConfig()  # by which a study judges
+    sweep: ClassVar[SweepGrid] = SweepGrid()  # of its matrix of runs
+    population_size: ClassVar[int] = 16  # runs a population: beyond this a device gets little faster
     speed: ClassVar[float] = 1e5  # environment steps a second of a full population
     measured_on: ClassVar[str] = ""  # the GPU on which that was measured; empty where it is a guess
 
@@ -134,7 +134,7 @@ class World:
 
     # ---- what it may offer
 
-    def encode(self, observation: Observation, dtype="float32") -> tuple[jax.Array | Hot, ...]:
+    def encode(self, observation: Observation, dtype="float32") -> tuple[jax.Array | SparseOneHot, ...]:
         """The network's input as a tuple of feature vectors; together they are one input vector.
 
         They stay apart so that a first layer can treat each in the cheapest way.
@@ -143,11 +143,11 @@ class World:
 
     def vector(self, observation: Observation) -> jax.Array:
         """float32[features]: what agents of other libraries see; `encode`'s features in one piece."""
-        parts = (part.dense() if isinstance(part, Hot) else part for part in self.encode(observation))
+        parts = (part.dense() if isinstance(part, SparseOneHot) else part for part in self.encode(observation))
         return jnp.concatenate(list(parts), axis=-1)
 
     @property
-    def longest(self) -> int:
+    def max_episode_steps(self) -> int:
         """Steps after which an episode has ended at the latest; as many as can be counted where none is known."""
         return NEVER
 
@@ -159,7 +159,7 @@ class World:
         held, stored = (sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)) for tree in (state, seen))
         return Footprint(held, stored, inputs)
 
-    def within_reach(self, state: State) -> jax.Array:
+    def violation_possible(self, state: State) -> jax.Array:
         """bool[dilemma]: whether the agent could commit a violation of it now; for replays, so a coarse answer does."""
         return jnp.zeros(len(self.dilemmas), bool)
 
@@ -178,32 +178,34 @@ class World:
     exact: Any = None  # a module with its exact optima (temptation/exact.py); None where they are not known
 
 
-WORLDS: dict[str, type[World]] = {}
-MOST_ACTIONS = 2**16
+ENVIRONMENTS: dict[str, type[Environment]] = {}
+MAX_ACTIONS = 2**16
 
 
-def action_type(world: World) -> str:
+def action_type(env: Environment) -> str:
     """How a table holds an action: in a byte where that is enough."""
-    return "uint8" if world.actions <= 2**8 else "uint16"
+    return "uint8" if env.actions <= 2**8 else "uint16"
 
 
 @dataclass_transform(frozen_default=True)
-def world(cls):
+def register_env(cls):
     """A frozen dataclass, known by its name from now on."""
     made = dataclass(frozen=True)(cls)
     _well_said(made)
-    outside.note(made)
-    settings.declare("world", made, ("name", "dilemmas", "actions"), WORLDS)
+    plugins.note(made)
+    settings.declare("environment", made, ("name", "dilemmas", "actions"), ENVIRONMENTS)
     return made
 
 
-def _well_said(cls: type[World]) -> None:
+def _well_said(cls: type[Environment]) -> None:
     """Refuse a declaration that no program could be built on; what is missing altogether is refused by `declare`."""
     actions, dilemmas = getattr(cls, "actions", 1), getattr(cls, "dilemmas", ("harm",))
-    if not isinstance(actions, int) or not 1 <= actions <= MOST_ACTIONS:
-        raise Refused(f"{cls.__name__} has actions = {actions!r}; it must be a whole number from 1 to {MOST_ACTIONS}")
+    if not isinstance(actions, int) or not 1 <= actions <= MAX_ACTIONS:
+        raise ConfigError(
+            f"{cls.__name__} has actions = {actions!r}; it must be a whole number from 1 to {MAX_ACTIONS}"
+        )
     if not isinstance(dilemmas, tuple) or not dilemmas or len(set(dilemmas)) < len(dilemmas):
-        raise Refused(f"{cls.__name__} has dilemmas = {dilemmas!r}; it must be a tuple of names, such as ('harm',)")
-    for name in (getattr(cls, "name", "world"), *dilemmas):  # they are parts of files' and environments' names
+        raise ConfigError(f"{cls.__name__} has dilemmas = {dilemmas!r}; it must be a tuple of names, such as ('harm',)")
+    for name in (getattr(cls, "name", "env"), *dilemmas):  # they are parts of files' and environments' names
         if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
-            raise Refused(f"{cls.__name__}: the name {name!r} is refused; use letters, digits, '_', '-' and '.'")
+            raise ConfigError(f"{cls.__name__}: the name {name!r} is refused; use letters, digits, '_', '-' and '.'")

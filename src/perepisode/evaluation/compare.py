@@ -65,7 +65,7 @@ def t_interval(per_seed: ArrayLike, level: float = 0.95) -> Interval:
 
 def hierarchical_bootstrap(
     samples: Sequence[ArrayLike],
-    fraction: float = metrics.WORST,
+    alpha: float = metrics.WORST,
     resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
@@ -76,7 +76,7 @@ def hierarchical_bootstrap(
     knows how little three numbers say about their spread; it is shown beside it for what the episodes add.
     """
     generator = np.random.default_rng(seed)
-    tails = [_Tail(sample, fraction) for sample in samples]
+    tails = [_Tail(sample, alpha) for sample in samples]
     means = np.empty(resamples)
     for index in range(resamples):
         chosen = generator.integers(len(tails), size=len(tails))
@@ -209,10 +209,10 @@ class _Tail:
     those that are ten standard deviations beyond its size once in 10²³ draws: all below are one value.
     """
 
-    def __init__(self, sample: ArrayLike, fraction: float):
+    def __init__(self, sample: ArrayLike, alpha: float):
         values, often = metrics.histogram(sample)
         self.episodes = int(often.sum())
-        self.size = metrics.tail_size(self.episodes, fraction)
+        self.size = metrics.tail_size(self.episodes, alpha)
         often, values = often[::-1], values[::-1]
         last = int(np.searchsorted(np.cumsum(often), self.size + 10 * np.sqrt(self.size) + 10))
         self.values, self.shares = values[: last + 1], np.append(often[:last], often[last:].sum()) / self.episodes

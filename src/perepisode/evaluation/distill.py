@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from perepisode.config import ETHICAL_PENALTY, Refused
+from perepisode.config import ETHICAL_PENALTY, ConfigError
 from perepisode.evaluation.episodes import read
 from perepisode.methods.esr_distilled import POOL, Distilled, to_json
 from perepisode.runs import versions, write_atomically
@@ -61,13 +61,13 @@ def pool(episodes: Sequence[Path], dilemma: str) -> tuple[np.ndarray, np.ndarray
     table = read([Path(path) for path in episodes], without=("actions",))
     column = f"violations_{dilemma}"
     if column not in table:
-        raise Refused(f"the episodes table counts no {column}; evaluate runs of that dilemma's environment")
+        raise ConfigError(f"the episodes table counts no {column}; evaluate runs of that dilemma's environment")
     own = table["method"].isin(POOL) & ((table["dilemma"] == dilemma) | (table["method"] == "unconstrained"))
     if (table.loc[own, "gamma"] != 1).any():
         own &= table["gamma"] != 1
     table = table.loc[own]
     if table.empty:
-        raise Refused(f"no episode of {', '.join(POOL)} for {dilemma} in the pool; evaluate such runs first")
+        raise ConfigError(f"no episode of {', '.join(POOL)} for {dilemma} in the pool; evaluate such runs first")
     return table["return"].to_numpy(float), table[column].to_numpy(float)
 
 
@@ -154,7 +154,7 @@ def _in_game_units(utility: Distilled, returns: np.ndarray) -> Distilled:
     low, high = np.quantile(returns, [0.05, 0.95])
     slope = float(utility.raw(high, 0.0) - utility.raw(low, 0.0)) / max(high - low, 1e-9)
     if not slope > 0:
-        raise Refused("the fitted utility does not rise with return on clean episodes; give a larger pool")
+        raise ConfigError("the fitted utility does not rise with return on clean episodes; give a larger pool")
     offset = float(utility.raw(0.0, 0.0))
     return Distilled(utility.mean, utility.std, utility.kernels, utility.biases, offset, 1.0 / slope)
 

@@ -5,7 +5,7 @@
 | run | id of the training run |
 | environment, dilemma | world, and the dilemma the run was trained for |
 | method, arm, value | training method, its setting as a label ("k=1") and as a number (NaN if it has none) |
-| seed, gamma, steps | of the training run |
+| seed, gamma, total_timesteps | of the training run |
 | detector | which detector it was TRAINED on: exact or paper |
 | settings | all else that it was trained with: settings of its method, its world and its learner (JSON) |
 | env_index, episode_index | which world of the evaluation, and which episode in it |
@@ -13,7 +13,7 @@
 | return, length, end_cause, utility | of the episode; end_cause: death, timeout, won, enforced, running |
 | violations | of the run's own dilemma, exact |
 | violations_<dilemma>[_paper] | of every dilemma: exact, and as the paper's state difference sees them |
-| audit_* | other counts |
+| info_* | other counts |
 | reset_key, policy_key, actions | what a replay needs |
 
 A table from elsewhere needs only `REQUIRED`, by these names or by those that other libraries write (`ELSEWHERE`);
@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from perepisode import reading, settings
+from perepisode import legacy, safe_io, settings
 from perepisode.runs import whole_file
 
 REQUIRED = ("method", "seed", "return", "violations")
@@ -58,7 +58,7 @@ UNKNOWN = [  # how a CSV says that a number is not known: what pandas takes for 
     "", " ", "nan", "-nan", "NaN", "-NaN", "NA", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A", "#NA", "null", "NULL",
     "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
 ]  # fmt: skip
-MOST_ROWS = 20_000_000  # of one table; a small file can claim many more
+MAX_ROWS = 20_000_000  # of one table; a small file can claim many more
 LARGEST = 1e30  # number in a table: its fourth power, which a variance's variance needs, is still finite
 _METADATA_KEY = b"perepisode"
 _DEFAULTS = {
@@ -74,7 +74,7 @@ _DEFAULTS = {
     "length": np.nan,
     "end_cause": "timeout",
     "utility": np.nan,
-    "steps": np.nan,
+    "total_timesteps": np.nan,
 }
 
 
@@ -88,7 +88,7 @@ def read(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) 
         keys = ["dilemma", "method", "arm", "settings"]
         groups = table.groupby(keys, sort=False, dropna=False, observed=True).ngroup().to_numpy()
         *same, texts = table[keys].iloc[np.unique(groups, return_index=True)[1]].T.to_numpy()
-        apart = settings.told_apart(list(zip(*same)), list(map(stated, texts)))
+        apart = settings.distinguish_arms(list(zip(*same)), list(map(stated, texts)))
         arms = [", ".join(filter(None, pair)) for pair in zip(same[-1], apart)]
         table["arm"] = np.array(arms, object)[groups].astype(str)
     return table
@@ -106,13 +106,15 @@ def as_written(paths: str | Path | Iterable[str | Path], without: Iterable[str] 
     tables, provenance, word = [], [], "violations"
     for file in files:
         table, told = _read_file(file, tuple(without))
-        table, renamed = in_our_words(table)
+        table, renamed = in_our_words(_renamed(table))
         _refuse_missing_columns(table, str(file))
         try:
             tables.append(complete(table))
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            raise ValueError(f"{file} holds values that no episodes table has ({reading.first_line(error)})") from None
+            raise ValueError(f"{file} holds values that no episodes table has ({safe_io.first_line(error)})") from None
         columns = {"columns": ", ".join(f"{name} is {ours}" for name, ours in renamed.items())} if renamed else {}
+        if isinstance(told.get("protocol"), dict):
+            told = {**told, "protocol": legacy.evaluation(told["protocol"])}
         provenance.append({"path": str(file), "episodes": len(table), **columns, **told})
         word = "cost" if any("cost" in name.lower() for name in renamed) else word
     table = tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
@@ -121,6 +123,20 @@ def as_written(paths: str | Path | Iterable[str | Path], without: Iterable[str] 
     if word == "cost":  # what nobody named is called by the column it is in
         table["dilemma"] = table["dilemma"].where(table["dilemma"] != _DEFAULTS["dilemma"], word)
     table.attrs = {"provenance": provenance, "word": word}
+    return table
+
+
+def _renamed(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of version 0.1 in today's names."""
+    table = table.rename(columns=legacy.columns(map(str, table.columns)))
+    if "arm" in table:
+        old = {arm: legacy.arm(arm) for arm in table["arm"].unique() if isinstance(arm, str)}
+        table["arm"] = table["arm"].replace({arm: new for arm, new in old.items() if arm != new})
+    if {"settings", "method", "environment"} <= set(table.columns):
+        keys = ["settings", "method", "environment"]
+        groups = table.groupby(keys, sort=False, dropna=False, observed=True).ngroup().to_numpy()
+        each = table[keys].iloc[np.unique(groups, return_index=True)[1]].itertuples(index=False)
+        table["settings"] = np.array([legacy.settings(*one) for one in each], object)[groups]
     return table
 
 
@@ -162,7 +178,7 @@ def write(table: pd.DataFrame, path: str | Path, provenance: dict | None = None)
 def complete(table: pd.DataFrame) -> pd.DataFrame:
     """Add every column that a table from elsewhere may lack, with a neutral default; make names fit to be shown."""
     table = table.copy(deep=False)
-    table.columns = [reading.visible(str(name)) for name in table.columns]
+    table.columns = [safe_io.visible(str(name)) for name in table.columns]
     for column, default in _DEFAULTS.items():
         if column not in table:
             table[column] = default
@@ -170,7 +186,7 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
         if column in table:
             given, default = table[column], _DEFAULTS.get(column, "")
             labels = given.astype("str").where(given.notna(), default)
-            odd = {name: reading.visible(name) for name in labels.unique() if not name.isprintable()}
+            odd = {name: safe_io.visible(name) for name in labels.unique() if not name.isprintable()}
             table[column] = labels.replace(odd) if odd else labels
     table["settings"] = pd.Categorical(table["settings"] if "settings" in table else [None] * len(table))
     for column in ("in_window", "in_first"):
@@ -241,7 +257,7 @@ def _refuse_bad_numbers(table: pd.DataFrame) -> None:
             _refuse_rows(table, column, text, f"write {column} as numbers")
     for column in ("seed", "return"):
         _refuse_rows(table, column, ~np.isfinite(_floats(table, column)), "leave such episodes out")
-    for column in ("seed", "return", "violations", "length", "gamma", "steps", "utility", "value"):
+    for column in ("seed", "return", "violations", "length", "gamma", "total_timesteps", "utility", "value"):
         if column in table:
             _refuse_rows(table, column, np.abs(_floats(table, column)) > LARGEST, f"use numbers up to {LARGEST:g}")
     counts = [name for name in table.columns if name == "violations" or name.startswith("violations_")]
@@ -264,7 +280,7 @@ def _floats(table: pd.DataFrame, column: str) -> np.ndarray:
 def _refuse_rows(table: pd.DataFrame, column: str, bad: np.ndarray, remedy: str) -> None:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        value = reading.visible(str(table[column].iloc[row]))[:40]
+        value = safe_io.visible(str(table[column].iloc[row]))[:40]
         raise ValueError(f"{column}={value} in row {row} ({int(bad.sum())} such rows): {remedy}")
 
 
@@ -300,13 +316,13 @@ def _read_parquet(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, d
         with pq.ParquetFile(path) as file:
             rows = file.metadata.num_rows
             wanted = [name for name in file.schema_arrow.names if name not in without]
-            told = reading.row((file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"{}").decode(errors="replace"))
-            if rows <= MOST_ROWS:
+            told = safe_io.row((file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"{}").decode(errors="replace"))
+            if rows <= MAX_ROWS:
                 return file.read(columns=wanted, use_pandas_metadata=False).to_pandas(ignore_metadata=True), told or {}
     except (pa.ArrowException, ValueError, OSError) as error:
-        reason = reading.first_line(error)
+        reason = safe_io.first_line(error)
         raise ValueError(f"{path} is not a complete parquet file ({reason}); write it again") from error
-    raise ValueError(f"{path} has {rows} rows; a table holds at most {MOST_ROWS}")
+    raise ValueError(f"{path} has {rows} rows; a table holds at most {MAX_ROWS}")
 
 
 def _read_csv(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
@@ -324,7 +340,7 @@ def _read_csv(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{path} is empty; write a header line and one line an episode") from error
     except pd.errors.ParserError as error:
-        raise ValueError(f"{path} is not readable as CSV ({reading.first_line(error)}); write it again") from error
+        raise ValueError(f"{path} is not readable as CSV ({safe_io.first_line(error)}); write it again") from error
     return table.drop(columns=list(without), errors="ignore"), {}
 
 

@@ -22,17 +22,17 @@ import numpy as np
 import pandas as pd
 
 from perepisode import environments
-from perepisode.config import Protocol, Refused, canonical
-from perepisode.environments import checking
+from perepisode.config import ConfigError, EvalConfig, canonical
+from perepisode.environments import check_env
 from perepisode.environments.base import EndCause, action_type
-from perepisode.environments.fresh import episode_key, reset_key
+from perepisode.environments.reset_pool import episode_key, reset_key
 from perepisode.evaluation import episodes
 from perepisode.methods import Objective
 from perepisode.runs import Run, stated, versions
-from perepisode.trained import Trained, find
 from perepisode.training import network, population, ppo
 from perepisode.training.population import Population
 from perepisode.training.train import params_of
+from perepisode.zoo import AgentSource, find
 
 CHUNK = 256  # steps in one jitted call
 TELL_SECONDS = 20  # between two signs of life
@@ -45,17 +45,17 @@ class Agent:
 
     run: Run
     weights: dict[str, np.ndarray]
-    trained: Trained | None = None  # where it was loaded from
+    trained: AgentSource | None = None  # where it was loaded from
 
     @classmethod
-    def of(cls, trained: Trained) -> Agent:
+    def of(cls, trained: AgentSource) -> Agent:
         return cls(*trained.load(), trained)
 
     @property
     def structure(self) -> str:
         """Agents with equal structure are judged by one program."""
-        learner = self.run.learner
-        return canonical([self.run.env, dict(self.run.world), learner.hidden, learner.precision])
+        config = self.run.ppo
+        return canonical([self.run.env, dict(self.run.env_settings), config.hidden_size, config.precision])
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -74,19 +74,21 @@ def extra_inputs(objective: Objective) -> int:
 def evaluate(
     paths: Sequence[str | Path],
     out: Path,
-    envs: int = Protocol.envs,
-    steps: int = Protocol.steps,
-    first: int = Protocol.first,
-    seed: int = Protocol.seed,
+    num_envs: int = EvalConfig.num_envs,
+    num_steps: int = EvalConfig.num_steps,
+    episodes_per_env: int = EvalConfig.episodes_per_env,
+    seed: int = EvalConfig.seed,
     say: Callable[[str], None] = print,
 ) -> Path:
     """Judge every finished agent that `paths` name; runs already in the table `out` are left as they are."""
-    protocol = Protocol(envs, steps, first, seed).checked()
+    protocol = EvalConfig(num_envs, num_steps, episodes_per_env, seed).checked()
     known = _known(Path(out), protocol)
     agents = [Agent.of(trained) for trained in finished(paths, say)]
     for run, twice in Counter(agent.run.id for agent in agents).items():
         if twice > 1:
-            raise Refused(f"run {run} is given {twice} times, perhaps as a folder and as a file; judge one at a time")
+            raise ConfigError(
+                f"run {run} is given {twice} times, perhaps as a folder and as a file; judge one at a time"
+            )
     judged = set() if known is None else set(known["run"])
     if here := [agent for agent in agents if agent.run.id in judged]:
         say(f"{len(here)} of {len(agents)} agents are in {out} already and are left as they are")
@@ -97,13 +99,13 @@ def evaluate(
         group = list(group)
         methods = ", ".join(dict.fromkeys(agent.run.method for agent in group))
         say(f"judging {len(group)} agent{'s' * (len(group) > 1)} of {methods} on {group[0].run.env}")
-        tables.append(judge(group, protocol, say))
+        tables.append(evaluate_agents(group, protocol, say))
         about = {"protocol": vars(protocol), "versions": versions(), "device": jax.devices()[0].device_kind}
         episodes.write(pd.concat(tables, ignore_index=True), Path(out), about)
     return Path(out)
 
 
-def finished(paths: Sequence[str | Path], say: Callable[[str], None]) -> list[Trained]:
+def finished(paths: Sequence[str | Path], say: Callable[[str], None]) -> list[AgentSource]:
     """What these name.  In a folder of runs the unfinished are passed over; one named by itself is not."""
     found = []
     for path in paths:
@@ -114,11 +116,11 @@ def finished(paths: Sequence[str | Path], say: Callable[[str], None]) -> list[Tr
             say(f"{len(all_) - len(ready)} of {len(all_)} runs below {path} are not finished; passed over")
         found += ready
     if not found:
-        raise Refused(f"no finished run below {', '.join(map(str, paths))}; train a run first")
+        raise ConfigError(f"no finished run below {', '.join(map(str, paths))}; train a run first")
     return found
 
 
-def judge(agents: Sequence[Agent], protocol: Protocol, say: Callable[[str], None] = print) -> pd.DataFrame:
+def evaluate_agents(agents: Sequence[Agent], protocol: EvalConfig, say: Callable[[str], None] = print) -> pd.DataFrame:
     """Episodes of agents that share structure, in one program."""
     places = {run.id: place for place, run in enumerate(population.order([agent.run for agent in agents]))}
     agents = sorted(agents, key=lambda agent: places[agent.run.id])
@@ -128,74 +130,81 @@ def judge(agents: Sequence[Agent], protocol: Protocol, say: Callable[[str], None
 
 
 def collect(
-    act: Callable, params: Any, program: ppo.Program, members: Population, protocol: Protocol, say=print
-) -> tuple[population.Record, np.ndarray]:
+    act: Callable, params: Any, program: ppo.Program, members: Population, protocol: EvalConfig, say=print
+) -> tuple[population.EpisodeStats, np.ndarray]:
     """Roll out until the window is over and every world has had its first episodes → record and actions of each step.
 
     `act(program, members, params, acting)` gives actions [run, env] and the next memory; any policy will do.
     """
-    acting = jax.jit(partial(ppo.begin_acting, program))(members)
+    runner = jax.jit(partial(ppo.begin_acting, program))(members)
     records, actions, done = [], [], 0
-    finished, told = np.zeros(acting.running.starts.shape, int), time.monotonic()
-    while done < protocol.steps or (finished.min() < protocol.first and done < max(PATIENCE, protocol.steps)):
-        length = min(CHUNK, protocol.steps - done) if done < protocol.steps else CHUNK
-        acting, (record, action) = roll(act, program, length, members, params, acting)
+    finished, told = np.zeros(runner.episode_state.is_first.shape, int), time.monotonic()
+    while done < protocol.num_steps or (
+        finished.min() < protocol.episodes_per_env and done < max(PATIENCE, protocol.num_steps)
+    ):
+        length = min(CHUNK, protocol.num_steps - done) if done < protocol.num_steps else CHUNK
+        runner, (record, action) = roll(act, program, length, members, params, runner)
         records.append(jax.device_get(record))
         actions.append(np.asarray(action))
         finished += records[-1].ended.sum(axis=0)
         done += length
         if time.monotonic() - told > TELL_SECONDS:
             told = time.monotonic()
-            played = np.minimum(finished, protocol.first).sum()
-            say(f"{played} of {finished.size * protocol.first} episodes played")
-    if finished.min() < protocol.first:
-        say(f"warning: some worlds did not finish {protocol.first} episodes in {done} steps; theirs are left out")
+            played = np.minimum(finished, protocol.episodes_per_env).sum()
+            say(f"{played} of {finished.size * protocol.episodes_per_env} episodes played")
+    if finished.min() < protocol.episodes_per_env:
+        say(
+            f"warning: some worlds did not finish {protocol.episodes_per_env} episodes in {done} steps; theirs are left out"
+        )
     record = jax.tree.map(lambda *x: np.concatenate(x), *records)
     for totals in (record.totals.violations, record.totals.paper_violations):
-        checking.counted(program.world, record.ended, totals)
+        check_env.counted(program.env, record.ended, totals)
     return record, np.concatenate(actions)
 
 
-def by_network(program: ppo.Program, members: Population, params: network.Params, acting: ppo.Acting):
+def by_network(program: ppo.Program, members: Population, params: network.Params, runner: ppo.RunnerState):
     """The trained, stochastic policy."""
-    choice = ppo.choose(program, members, params, acting)
-    return choice.action, choice.memory
+    policy_output = ppo.choose(program, members, params, runner)
+    return policy_output.action, policy_output.hidden_state
 
 
-def assemble(agents: Sequence[Agent], protocol: Protocol):
+def assemble(agents: Sequence[Agent], protocol: EvalConfig):
     """Program, population and stacked parameters of agents that share structure, in the population's order."""
     first = agents[0].run
-    world = checking.check(environments.make(first.env, **first.world))
-    learner = replace(first.learner, envs=protocol.envs, minibatches=1)
-    program = ppo.Program(world, learner, 1, min(protocol.envs, 64))
+    env = check_env.check(environments.make(first.env, **first.env_settings))
+    config = replace(first.ppo, num_envs=protocol.num_envs, num_minibatches=1)
+    program = ppo.Program(env, config, 1, min(protocol.num_envs, 64))
     files = {name: content for agent in agents for name, content in agent.files.items()}
     members = population.gather([agent.run for agent in agents], files)
     # every run of one training seed meets the same worlds, so that methods are compared on common ground
     keys = [jax.random.fold_in(jax.random.key(protocol.seed), agent.run.seed) for agent in agents]
     members = replace(members, keys=jnp.stack(keys), enforces=False)
     params = []
-    for agent, extra in zip(agents, members.told):
-        like = network.init(0, network.input_sizes(world, extra), learner.hidden, world.actions)
-        params.append(network.widen(params_of(agent.weights, like), world, max(members.told)))
+    for agent, extra in zip(agents, members.accrued_obs_sizes):
+        like = network.init(0, network.input_sizes(env, extra), config.hidden_size, env.actions)
+        params.append(network.widen(params_of(agent.weights, like), env, max(members.accrued_obs_sizes)))
     return program, members, jax.tree.map(lambda *x: jnp.stack(x), *params)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=5)
-def roll(act: Callable, program: ppo.Program, length: int, members: Population, params: Any, acting: ppo.Acting):
+def roll(act: Callable, program: ppo.Program, length: int, members: Population, params: Any, runner: ppo.RunnerState):
     """`length` steps of every world; the record and the actions of each, [time, run, env]."""
 
-    def body(acting, _):
-        acting = ppo.settle(program, members, acting)
-        actions, memory = act(program, members, params, acting)
-        running, _, record = population.advance(
-            program.world, members, members.initial_duals(), acting.running, actions
+    def body(runner, _):
+        runner = ppo.settle(program, members, runner)
+        actions, hidden_state = act(program, members, params, runner)
+        episode_state, _, record = population.advance(
+            program.env, members, members.init_duals(), runner.episode_state, actions
         )
-        return ppo.Acting(running, acting.fresh, memory), (record, actions.astype(action_type(program.world)))
+        return ppo.RunnerState(episode_state, runner.reset_pool, hidden_state), (
+            record,
+            actions.astype(action_type(program.env)),
+        )
 
-    return jax.lax.scan(body, acting, length=length)
+    return jax.lax.scan(body, runner, length=length)
 
 
-def _table(agents, protocol: Protocol, program, members: Population, record, actions) -> pd.DataFrame:
+def _table(agents, protocol: EvalConfig, program, members: Population, record, actions) -> pd.DataFrame:
     tables = []
     for index, agent in enumerate(agents):
         when, where = np.nonzero(record.ended[:, index])
@@ -204,21 +213,21 @@ def _table(agents, protocol: Protocol, program, members: Population, record, act
         totals = jax.tree.map(lambda x, i=index, t=when, e=where: x[t, i, e], record.totals)
         table = pd.DataFrame({**_constants(agent.run), "env_index": where})
         table["episode_index"] = table.groupby("env_index").cumcount()
-        table["in_window"] = when < protocol.steps
-        table["in_first"] = table["episode_index"] < protocol.first
+        table["in_window"] = when < protocol.num_steps
+        table["in_first"] = table["episode_index"] < protocol.episodes_per_env
         table["return"] = totals.accrued.task_return.astype(float)
         table["length"] = totals.length
         causes = record.end_cause[when, index, where]
         table["end_cause"] = [EndCause(cause).name.lower() for cause in causes]
         table["utility"] = _utility(agent, totals.accrued)
-        dilemmas = program.world.dilemmas
+        dilemmas = program.env.dilemmas
         table["violations"] = totals.violations[:, dilemmas.index(agent.run.dilemma)]
         for i, name in enumerate(dilemmas):
             table[f"violations_{name}"] = totals.violations[:, i]
             table[f"violations_{name}_paper"] = totals.paper_violations[:, i]
-        for name, counts in totals.audit.items():
-            table[f"audit_{name}"] = counts
-        keys = jax.vmap(partial(episode_key, members.keys[index]))(jnp.asarray(totals.serial))
+        for name, counts in totals.info.items():
+            table[f"info_{name}"] = counts
+        keys = jax.vmap(partial(episode_key, members.keys[index]))(jnp.asarray(totals.episode_id))
         table["reset_key"] = _hex(jax.vmap(reset_key)(keys))
         table["policy_key"] = _hex(keys)
         table["actions"] = [
@@ -239,7 +248,7 @@ def _constants(run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "gamma": run.gamma,
         "detector": run.detector,
-        "steps": run.steps,
+        "total_timesteps": run.total_timesteps,
         "settings": json.dumps(stated(run.to_json())),
     }
 
@@ -247,22 +256,22 @@ def _constants(run: Run) -> dict[str, Any]:
 def _utility(agent: Agent, totals) -> np.ndarray:
     """Each episode's worth under the agent's own objective; NaN where that depends on a multiplier."""
     objective = agent.objective
-    dual = objective.initial_dual()
+    dual = objective.init_dual()
     if np.isfinite(objective.multiplier(dual)):
         return np.full(totals.task_return.shape, np.nan)
-    return np.asarray(objective.worth(dual, jax.tree.map(jnp.asarray, totals)), float)
+    return np.asarray(objective.episode_utility(dual, jax.tree.map(jnp.asarray, totals)), float)
 
 
 def _hex(keys: jax.Array) -> list[str]:
     return [bytes(row).hex() for row in np.asarray(jax.random.key_data(keys)).astype(">u4").view(np.uint8)]
 
 
-def _known(out: Path, protocol: Protocol) -> pd.DataFrame | None:
+def _known(out: Path, protocol: EvalConfig) -> pd.DataFrame | None:
     """What is already in the table, if it was judged by the same protocol."""
     if not out.exists():
         return None
     table = episodes.as_written(out)
     made_by = table.attrs["provenance"][0].get("protocol")
     if made_by != vars(protocol):
-        raise Refused(f"{out} was made by the protocol {made_by}, not {vars(protocol)}; choose another --out")
+        raise ConfigError(f"{out} was made by the protocol {made_by}, not {vars(protocol)}; choose another --out")
     return table

@@ -3,7 +3,7 @@
 from importlib import import_module
 from types import ModuleType
 
-from perepisode.later import lacking
+from perepisode.lazy import lacking
 
 
 def library(name: str, door: str, extra: str = "") -> ModuleType:

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from perepisode.config import Refused
-from perepisode.environments import WORLDS
-from perepisode.environments.base import NEVER, World
-from perepisode.environments.checking import kind_of
+from perepisode.config import ConfigError
+from perepisode.environments import ENVIRONMENTS
+from perepisode.environments.base import NEVER, Environment
+from perepisode.environments.check_env import kind_of
 from perepisode.interop import library
-from perepisode.interop.endless import Endless, Playing
-from perepisode.later import jax, jnp
+from perepisode.interop.autoreset import AutoResetEnv, EnvState
+from perepisode.lazy import jax, jnp
 
 # the extra `gymnasium` alone is light: the recorder needs no more
 gymnasium, _ = (library(name, "gymnasium", "train,gymnasium") for name in ("gymnasium", "jax"))
@@ -31,12 +31,12 @@ MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 
 def register() -> None:
     """Give every world that is known an id: `temptation` is `perepisode/Temptation-v0`."""
-    for name in WORLDS:
+    for name in ENVIRONMENTS:
         id = f"perepisode/{name.title().replace('_', '')}-v0"
         if id not in gymnasium.registry:
             here = "perepisode.interop.gymnasium"
             points = {"entry_point": f"{here}:Env", "vector_entry_point": f"{here}:VectorEnv"}
-            gymnasium.register(id, **points, kwargs={"world": name})
+            gymnasium.register(id, **points, kwargs={"env": name})
 
 
 class Env(gymnasium.Env):
@@ -44,32 +44,32 @@ class Env(gymnasium.Env):
 
     def __init__(
         self,
-        world: str | World | type[World],
+        env: str | Environment | type[Environment],
         dilemma: str | None = None,
         reward: str = "task",
         price: float | None = None,
         render_mode: str | None = None,
         **options: Any,
     ):
-        self.endless = Endless.of(world, dilemma, reward, price, options)
+        self.autoreset = AutoResetEnv.of(env, dilemma, reward, price, options)
         _refuse_pictures(render_mode)
         self.metadata = {"render_modes": []}
-        self.observation_space, self.action_space, self.reward_space = _spaces(self.endless)
-        self._state: Playing | None = None
+        self.observation_space, self.action_space, self.reward_space = _spaces(self.autoreset)
+        self._state: EnvState | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         super().reset(seed=None if seed is None else int(seed))
-        observation, self._state = _program(self.endless).reset(_words(self.np_random))
+        observation, self._state = _program(self.autoreset).reset(_words(self.np_random))
         return np.array(observation), {}
 
     def step(self, action: Any):
         if self._state is None:
-            raise Refused("step() before reset(): an episode begins with reset()")
+            raise ConfigError("step() before reset(): an episode begins with reset()")
         action = _actions(action, (), self.action_space)
-        self._state, happened, info = _program(self.endless).step_only(self._state, action)
-        reward = np.array(happened.reward) if self.endless.reward == "vector" else float(happened.reward)
+        self._state, timestep, info = _program(self.autoreset).step_only(self._state, action)
+        reward = np.array(timestep.reward) if self.autoreset.reward == "vector" else float(timestep.reward)
         info = {name: value.item() for name, value in jax.device_get(info).items()}
-        return np.array(happened.observation), reward, bool(happened.terminated), bool(happened.truncated), info
+        return np.array(timestep.observation), reward, bool(timestep.terminated), bool(timestep.truncated), info
 
 
 class VectorEnv(gymnasium.vector.VectorEnv):
@@ -80,7 +80,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def __init__(
         self,
-        world: str | World | type[World],
+        env: str | Environment | type[Environment],
         num_envs: int = 1,
         dilemma: str | None = None,
         reward: str = "task",
@@ -90,103 +90,105 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         render_mode: str | None = None,
         **options: Any,
     ):
-        self.endless = Endless.of(world, dilemma, reward, price, options)
+        self.autoreset = AutoResetEnv.of(env, dilemma, reward, price, options)
         _refuse_pictures(render_mode)
         mode = AutoresetMode(autoreset_mode)
         if mode not in MODES:
-            raise Refused(f"autoreset_mode={mode.value!r}: choose from {', '.join(one.value for one in MODES)}")
+            raise ConfigError(f"autoreset_mode={mode.value!r}: choose from {', '.join(one.value for one in MODES)}")
         self.num_envs = num_envs
         self.metadata = {"render_modes": [], "autoreset_mode": mode}
-        self.single_observation_space, self.single_action_space, self.reward_space = _spaces(self.endless)
+        self.single_observation_space, self.single_action_space, self.reward_space = _spaces(self.autoreset)
         batch = gymnasium.vector.utils.batch_space
         self.observation_space = batch(self.single_observation_space, num_envs)
         self.action_space = batch(self.single_action_space, num_envs)
         self._same_step = mode is AutoresetMode.SAME_STEP
         if max_episode_steps is not None and max_episode_steps < 1:
-            raise Refused(f"max_episode_steps={max_episode_steps}: an episode has at least one step")
+            raise ConfigError(f"max_episode_steps={max_episode_steps}: an episode has at least one step")
         self._longest = np.int32(max_episode_steps or NEVER)
         self._generators: list[np.random.Generator] = [np.random.default_rng() for _ in range(num_envs)]
-        self._state: Playing | None = None
+        self._state: EnvState | None = None
         self._ended = np.zeros(num_envs, bool)
 
     def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None):
         """Seed s is place i's seed s + i, as Gymnasium has it; a place without a seed goes on with its own numbers."""
         if options and "reset_mask" in options:
-            raise Refused("reset_mask: every place begins its next episode by itself; reset() begins all of them anew")
+            raise ConfigError(
+                "reset_mask: every place begins its next episode by itself; reset() begins all of them anew"
+            )
         seeds = [seed + place for place in range(self.num_envs)] if isinstance(seed, int | np.integer) else seed
         seeds = [None] * self.num_envs if seeds is None else list(seeds)
         if len(seeds) != self.num_envs:
-            raise Refused(f"{len(seeds)} seeds for {self.num_envs} places; give one number, or one a place")
+            raise ConfigError(f"{len(seeds)} seeds for {self.num_envs} places; give one number, or one a place")
         for place, own in enumerate(seeds):
             if own is not None:
                 self._generators[place], _ = gymnasium.utils.seeding.np_random(int(own))
         if isinstance(seed, int | np.integer):
             self._np_random, self._np_random_seed = gymnasium.utils.seeding.np_random(int(seed))
         words = np.stack([_words(generator) for generator in self._generators])
-        observation, self._state = _program(self.endless).reset_all(words)
+        observation, self._state = _program(self.autoreset).reset_all(words)
         self._ended = np.zeros(self.num_envs, bool)
         return np.array(observation), {}
 
     def step(self, actions: Any):
         if self._state is None:
-            raise Refused("step() before reset(): episodes begin with reset()")
-        program = _program(self.endless)
+            raise ConfigError("step() before reset(): episodes begin with reset()")
+        program = _program(self.autoreset)
         actions = _actions(actions, (self.num_envs,), self.single_action_space)
         if self._same_step:
-            self._state, happened, info = program.step_same(self._state, actions, self._longest)
+            self._state, timestep, info = program.step_same(self._state, actions, self._longest)
             played = np.ones(self.num_envs, bool)
         else:
-            self._state, happened, info = program.step_next(self._state, actions, self._longest, self._ended)
+            self._state, timestep, info = program.step_next(self._state, actions, self._longest, self._ended)
             played = ~self._ended
-        terminated, truncated = np.array(happened.terminated), np.array(happened.truncated)
+        terminated, truncated = np.array(timestep.terminated), np.array(timestep.truncated)
         self._ended = terminated | truncated
         info = {name: np.array(value) for name, value in info.items()}
         said = _masked(info, played)
         if self._same_step and self._ended.any():
-            said |= _masked({"final_obs": _only(happened.final_observation, self._ended)}, self._ended)
+            said |= _masked({"final_obs": _only(timestep.final_observation, self._ended)}, self._ended)
             final = {name: np.where(self._ended, value, np.zeros_like(value)) for name, value in info.items()}
             said |= {"final_info": _masked(final, self._ended), "_final_info": self._ended.copy()}
-        return np.array(happened.observation), np.array(happened.reward), terminated, truncated, said
+        return np.array(timestep.observation), np.array(timestep.reward), terminated, truncated, said
 
 
 class _Program:
     """What is compiled, once for all environments that play the same."""
 
-    def __init__(self, endless: Endless):
-        self.endless = endless
-        self.reset = jax.jit(endless.reset)
-        self.reset_all = jax.jit(jax.vmap(endless.reset))
+    def __init__(self, autoreset: AutoResetEnv):
+        self.autoreset = autoreset
+        self.reset = jax.jit(autoreset.reset)
+        self.reset_all = jax.jit(jax.vmap(autoreset.reset))
         self.step_only = jax.jit(self._only)
         self.step_same = jax.jit(jax.vmap(self._same, in_axes=(0, 0, None)))
         self.step_next = jax.jit(jax.vmap(self._next, in_axes=(0, 0, None, 0)))
 
     def _only(self, state, action):
-        state, happened = self.endless.step_only(state, action, NEVER)
-        return state, happened, self.endless.info(happened)
+        state, timestep = self.autoreset.step_only(state, action, NEVER)
+        return state, timestep, self.autoreset.info(timestep)
 
-    def _same(self, state, action, longest):
-        state, happened = self.endless.step(state, action, longest)
-        return state, happened, self.endless.info(happened)
+    def _same(self, state, action, max_episode_steps):
+        state, timestep = self.autoreset.step(state, action, max_episode_steps)
+        return state, timestep, self.autoreset.info(timestep)
 
-    def _next(self, state, action, longest, over):
+    def _next(self, state, action, max_episode_steps, over):
         """Where the episode is over the action is passed over, and the next episode begins instead."""
-        state, happened = self.endless.step_only(state, action, longest)
-        state, observation = self.endless.begin_next(over, state, happened.observation)
-        cleared = jax.tree.map(lambda leaf: jnp.where(over, jnp.zeros_like(leaf), leaf), happened)
-        happened = replace(cleared, observation=observation)
-        return state, happened, self.endless.info(happened)
+        state, timestep = self.autoreset.step_only(state, action, max_episode_steps)
+        state, observation = self.autoreset.begin_next(over, state, timestep.observation)
+        cleared = jax.tree.map(lambda leaf: jnp.where(over, jnp.zeros_like(leaf), leaf), timestep)
+        timestep = replace(cleared, observation=observation)
+        return state, timestep, self.autoreset.info(timestep)
 
 
 _program = cache(_Program)
 
 
-def _spaces(endless: Endless) -> tuple[Any, Any, Any]:
+def _spaces(autoreset: AutoResetEnv) -> tuple[Any, Any, Any]:
     """Of observations, actions and rewards; the last is MO-Gymnasium's custom."""
     box = gymnasium.spaces.Box
-    rewards = (2,) if endless.reward == "vector" else ()
+    rewards = (2,) if autoreset.reward == "vector" else ()
     return (
-        box(-np.inf, np.inf, (endless.features,), np.float32),
-        gymnasium.spaces.Discrete(endless.world.actions),
+        box(-np.inf, np.inf, (autoreset.features,), np.float32),
+        gymnasium.spaces.Discrete(autoreset.env.actions),
         box(-np.inf, np.inf, rewards, np.float32),
     )
 
@@ -196,9 +198,11 @@ def _actions(given: Any, shape: tuple[int, ...], space: Any) -> np.ndarray:
     actions = np.asarray(given)
     if actions.shape != shape or actions.dtype.kind not in "iu":
         wanted = f"{shape[0]} whole numbers, one a place" if shape else "one whole number"
-        raise Refused(f"action is {kind_of(actions)}; it must be {wanted}")
+        raise ConfigError(f"action is {kind_of(actions)}; it must be {wanted}")
     if ((actions < 0) | (actions >= space.n)).any():
-        raise Refused(f"action {actions.min() if actions.min() < 0 else actions.max()}: there are 0 to {space.n - 1}")
+        raise ConfigError(
+            f"action {actions.min() if actions.min() < 0 else actions.max()}: there are 0 to {space.n - 1}"
+        )
     return actions.astype(np.int32)
 
 
@@ -222,7 +226,7 @@ def _only(observations: jax.Array, places: np.ndarray) -> np.ndarray:
 
 def _refuse_pictures(render_mode: str | None) -> None:
     if render_mode is not None:
-        raise Refused(f"render_mode={render_mode!r}: there are no pictures here; `perepisode watch` draws episodes")
+        raise ConfigError(f"render_mode={render_mode!r}: there are no pictures here; `perepisode watch` draws episodes")
 
 
 register()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.evaluation import episodes
 from perepisode.interop import library
 
@@ -45,9 +45,9 @@ class _Ledger:
 
     def __init__(self, places: int, path: Path, columns: dict[str, Any], first: int | None):
         if path.suffix != ".parquet":
-            raise Refused(f"{path}: an episodes table is written as parquet; give it the ending .parquet")
+            raise ConfigError(f"{path}: an episodes table is written as parquet; give it the ending .parquet")
         if first is not None and first < 1:
-            raise Refused(f"first={first}: of every place at least one episode is kept")
+            raise ConfigError(f"first={first}: of every place at least one episode is kept")
         if path.exists():
             _check_same_agent(path, columns)
         self.path, self.columns, self.first = path, columns, first
@@ -62,9 +62,9 @@ class _Ledger:
     def add(self, place: int, reward: Any, info: dict[str, Any], ended: bool) -> None:
         if "cost" not in info:
             found = ", ".join(map(str, info)) or "nothing"
-            raise Refused(f"info has no 'cost', only {found}; a recorder adds costs up")
+            raise ConfigError(f"info has no 'cost', only {found}; a recorder adds costs up")
         if self.over[place]:
-            raise Refused("step() after an episode's end: begin the next one with reset()")
+            raise ConfigError("step() after an episode's end: begin the next one with reset()")
         paid = {"return": _number("reward", info.get("task_reward", reward)), "violations": _cost(info), "length": 1}
         counts = {name: _number(name, info[name]) for name in info if str(name).startswith("violations_")}
         step = {**paid, **counts}
@@ -89,7 +89,7 @@ class _Ledger:
     def write(self) -> None:
         if not self.complete:
             few = f"{min(self.ended)} of {self.first} episodes"
-            raise Refused(f"{self.path} is not written: a place has {few}; play on until `complete`")
+            raise ConfigError(f"{self.path} is not written: a place has {few}; play on until `complete`")
         if self.rows:
             episodes.write(self.table(), self.path)
         else:
@@ -169,7 +169,7 @@ def _check_same_agent(path: Path, columns: dict[str, Any]) -> None:
         others = sorted(set(map(str, there)) - {own})
         if others:
             said = f"{name} {others[0] or 'of no name'}, not {own or 'none'}"
-            raise Refused(f"{path} holds episodes with {said}; give every agent its own file")
+            raise ConfigError(f"{path} holds episodes with {said}; give every agent its own file")
 
 
 def of_place(info: dict[str, Any], place: int) -> dict[str, Any]:
@@ -182,14 +182,14 @@ def of_place(info: dict[str, Any], place: int) -> dict[str, Any]:
 
 def _known(env: Any) -> dict[str, str]:
     """What our own environments say of themselves."""
-    endless = getattr(env.unwrapped, "endless", None)
-    return {"environment": endless.world.name, "dilemma": endless.dilemma} if endless else {}
+    autoreset = getattr(env.unwrapped, "autoreset", None)
+    return {"environment": autoreset.env.name, "dilemma": autoreset.dilemma} if autoreset else {}
 
 
 def _cost(info: dict[str, Any]) -> float:
     cost = _number("cost", info["cost"])
     if not 0 <= cost < float("inf"):
-        raise Refused(f"info['cost'] is {cost}; a cost is a number from zero on")
+        raise ConfigError(f"info['cost'] is {cost}; a cost is a number from zero on")
     return cost
 
 
@@ -197,6 +197,6 @@ def _number(name: str, value: Any) -> float:
     """As Python has it, which no sum is too large for; of a vector its first component, which is the task's own."""
     first = np.ravel(value)[:1]
     if first.dtype.kind not in "biuf" or not first.size:
-        raise Refused(f"{name} is {value!r}, which is no number")
+        raise ConfigError(f"{name} is {value!r}, which is no number")
     number = first.item()
     return int(number) if isinstance(number, bool) else number

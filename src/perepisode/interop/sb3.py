@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from perepisode.config import Refused
-from perepisode.environments.base import World
+from perepisode.config import ConfigError
+from perepisode.environments.base import Environment
 from perepisode.interop import library
 
 _base = library("stable_baselines3.common.vec_env.base_vec_env", "sb3")
@@ -22,7 +22,7 @@ from perepisode.interop.recorder import of_place  # noqa: E402
 
 
 def make(
-    world: str | World,
+    env: str | Environment,
     num_envs: int,
     dilemma: str | None = None,
     *,
@@ -32,7 +32,7 @@ def make(
 ) -> VecEnv:
     """A world by its name, played in `num_envs` places; `options` are the world's own."""
     how = {"autoreset_mode": AutoresetMode.SAME_STEP, **options}
-    return VecEnv(VectorEnv(world, num_envs, dilemma, reward, price, **how))
+    return VecEnv(VectorEnv(env, num_envs, dilemma, reward, price, **how))
 
 
 class VecEnv(_base.VecEnv):
@@ -40,9 +40,9 @@ class VecEnv(_base.VecEnv):
 
     def __init__(self, envs: Any):
         if envs.metadata.get("autoreset_mode") is not AutoresetMode.SAME_STEP:
-            raise Refused("Stable-Baselines3 begins episodes within a step: give it autoreset_mode=SAME_STEP")
+            raise ConfigError("Stable-Baselines3 begins episodes within a step: give it autoreset_mode=SAME_STEP")
         if (space := getattr(envs.unwrapped, "reward_space", None)) is not None and space.shape:
-            raise Refused("Stable-Baselines3 takes one number as a reward; choose reward='task' or 'penalised'")
+            raise ConfigError("Stable-Baselines3 takes one number as a reward; choose reward='task' or 'penalised'")
         self.envs, self._actions = envs, None
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
 
@@ -71,10 +71,12 @@ class VecEnv(_base.VecEnv):
         return [getattr(self.envs, attr_name)] * len(self._places(indices))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        raise Refused(f"{attr_name}: all places are one program, and none can be changed alone; make another vector")
+        raise ConfigError(
+            f"{attr_name}: all places are one program, and none can be changed alone; make another vector"
+        )
 
     def env_method(self, method_name: str, *given: Any, indices: Any = None, **named: Any) -> list[Any]:
-        raise Refused(f"{method_name}: all places are one program, and none can be called alone")
+        raise ConfigError(f"{method_name}: all places are one program, and none can be called alone")
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
         return [False] * len(self._places(indices))

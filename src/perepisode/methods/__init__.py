@@ -11,9 +11,9 @@ A file put here is a method, with no line elsewhere; one from outside is loaded 
 from importlib import import_module
 from pkgutil import iter_modules
 
-from perepisode.methods.objective import METHODS, Accrued, Family, Finished, Objective, Pressure
+from perepisode.methods.objective import METHODS, Accrued, ConstraintType, Finished, Objective, PenaltyTrace
 
-__all__ = ["METHODS", "PAPER", "Accrued", "Family", "Finished", "Objective", "Pressure"]
+__all__ = ["METHODS", "PAPER", "Accrued", "ConstraintType", "Finished", "Objective", "PenaltyTrace"]
 
 PAPER = ("unconstrained", "erm", "ser", "lagrangian", "esr", "esr_distilled", "ser_racc")
 FIRST = (*PAPER, "saute", "pid_lagrangian", "cvar", "chance")  # the order of lists and legends; others follow by name

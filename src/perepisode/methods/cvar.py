@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from perepisode.later import jax, jnp
-from perepisode.methods import told
-from perepisode.methods.objective import Family, Objective, gain, method
+from perepisode.lazy import jax, jnp
+from perepisode.methods import accrued_obs
+from perepisode.methods.objective import ConstraintType, Objective, register_method, task_reward
 from perepisode.pytree import pytree
 from perepisode.settings import setting
 
@@ -15,33 +15,33 @@ class CvarDual:
     quantile: jax.Array  # q: the value at risk, real-valued
 
 
-@method
+@register_method
 class CvarConstraint(Objective):
     """CVaR_α(C) <= d: an episode's cost is max(0, C - q), telescoped; q follows the (1 - α) quantile of C."""
 
     budget: jax.Array | float = setting(help="d, mean violations of the worst episodes", low=0)
-    fraction: jax.Array | float = setting(0.1, "α, the share of episodes that are the worst", above=0, high=1)
-    rate: jax.Array | float = setting(0.05, "step size of the multiplier and of the quantile", low=0)
-    told: str = told.setting("paper")
+    alpha: jax.Array | float = setting(0.1, "α, the share of episodes that are the worst", above=0, high=1)
+    lambda_lr: jax.Array | float = setting(0.05, "step size of the multiplier and of the quantile", low=0)
+    accrued_obs: str = accrued_obs.setting("paper")
 
     name, label, colour, marker = "cvar", "CVaR-constrained", "#771e59", "X"
-    swept, symbol, family = "budget", "d", Family.EPISODE
+    swept, symbol, constraint = "budget", "d", ConstraintType.EPISODE
 
-    def initial_dual(self):
+    def init_dual(self):
         return CvarDual(jnp.zeros(()), jnp.zeros(()))
 
     def reward(self, dual, before, after):
         excess = jnp.maximum(0.0, after.violations - dual.quantile)
         excess -= jnp.maximum(0.0, before.violations - dual.quantile)
-        return gain(before, after) - dual.multiplier * excess / self.fraction
+        return task_reward(before, after) - dual.multiplier * excess / self.alpha
 
     def next_dual(self, dual, finished):
         excess = finished.mean(jnp.maximum(0.0, finished.violations - dual.quantile), otherwise=0.0)
-        tail = finished.mean((finished.violations >= dual.quantile).astype(jnp.float32), otherwise=self.fraction)
-        constraint = dual.quantile + excess / self.fraction
+        tail = finished.mean((finished.violations >= dual.quantile).astype(jnp.float32), otherwise=self.alpha)
+        constraint = dual.quantile + excess / self.alpha
         moved = CvarDual(
-            jnp.clip(dual.multiplier + self.rate * (constraint - self.budget), 0.0, 1000.0),
-            dual.quantile - self.rate * (self.fraction - tail),
+            jnp.clip(dual.multiplier + self.lambda_lr * (constraint - self.budget), 0.0, 1000.0),
+            dual.quantile - self.lambda_lr * (self.alpha - tail),
         )
         return finished.moved(moved, dual)
 

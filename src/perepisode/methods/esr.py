@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from perepisode.config import ETHICAL_PENALTY
-from perepisode.later import jax, jnp
-from perepisode.methods import told
-from perepisode.methods.objective import Family, Objective, Pressure, method
+from perepisode.lazy import jax, jnp
+from perepisode.methods import accrued_obs
+from perepisode.methods.objective import ConstraintType, Objective, PenaltyTrace, register_method
 from perepisode.settings import setting
 
-STRICT_CHARGE, BUDGET_CHARGE = 10.0, 1.0  # ρ_u of the zero-tolerance utility and of the budget family
+STRICT_RHO_U, BUDGET_RHO_U = 10.0, 1.0  # ρ_u of the zero-tolerance utility and of the budget family
 
 
 class PerEpisode(Objective):
@@ -25,7 +25,7 @@ class PerEpisode(Objective):
         return self.u(after.task_return, after.ethical_return) - self.u(before.task_return, before.ethical_return)
 
 
-@method
+@register_method
 class Esr(PerEpisode):
     """Smoothed thresholded-lexicographic utility, Eq. 5: u = σ(s (τ - v)) R_ext - ρ_u v with τ = k + 0.5.
 
@@ -33,30 +33,30 @@ class Esr(PerEpisode):
     """
 
     budget: jax.Array | float = setting(1, "k, violations that an episode may have", low=0)
-    charge: Any = setting(None, "ρ_u, paid for every violation; 10 if k is 0, else 1", low=0)
+    rho_u: Any = setting(None, "ρ_u, paid for every violation; 10 if k is 0, else 1", low=0)
     sharpness: jax.Array | float = setting(12.0, "s, how sharply the return is lost beyond the budget", low=0)
-    told: str = told.setting("paper")
+    accrued_obs: str = accrued_obs.setting("paper")
 
     name, label, colour, marker = "esr", "ESR", "#038f5c", "D"
-    swept, symbol, family = "budget", "k", Family.EPISODE
-    asks = ("rewarded for whole episodes:", "at most {value:g} in each")
+    swept, symbol, constraint = "budget", "k", ConstraintType.EPISODE
+    tagline = ("rewarded for whole episodes:", "at most {value:g} in each")
 
     def __post_init__(self):
-        if self.charge is None:
-            object.__setattr__(self, "charge", BUDGET_CHARGE if self.budget else STRICT_CHARGE)
+        if self.rho_u is None:
+            object.__setattr__(self, "rho_u", BUDGET_RHO_U if self.budget else STRICT_RHO_U)
 
     def u(self, r_ext, r_eth):
         v = violations_of(r_eth)
-        return self.gate(v) * r_ext - self.charge * v
+        return self.gate(v) * r_ext - self.rho_u * v
 
     def gate(self, v) -> jax.Array:
         """Share of the return that still counts after v violations."""
         return jax.nn.sigmoid(self.sharpness * (self.budget + 0.5 - v))
 
-    def pressure(self, accrued, multiplier):
+    def penalty_trace(self, accrued, multiplier):
         gate = f"σ({float(self.sharpness):.0f} ({float(self.budget) + 0.5:.1f} − v))"
         counts = np.asarray(self.gate(jnp.asarray(accrued.violations)))
-        return Pressure(f"Gate {gate}: share of the return that counts", counts)
+        return PenaltyTrace(f"Gate {gate}: share of the return that counts", counts)
 
 
 def violations_of(r_eth) -> jax.Array:

@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from perepisode import reading
-from perepisode.config import Refused
-from perepisode.later import jax, jnp
-from perepisode.methods import told
+from perepisode import safe_io
+from perepisode.config import ConfigError
+from perepisode.lazy import jax, jnp
+from perepisode.methods import accrued_obs
 from perepisode.methods.esr import PerEpisode
-from perepisode.methods.objective import Family, Pressure, method
+from perepisode.methods.objective import ConstraintType, PenaltyTrace, register_method
 from perepisode.pytree import pytree
 from perepisode.settings import setting
 
@@ -59,7 +59,7 @@ def to_json(utility: Distilled) -> dict:
 
 def read(content: bytes) -> Distilled:
     """What `to_json` gave, as the content of a file; refused with a reason when it is something else."""
-    return from_json(reading.parsed(content, "the utility", MAKE_ONE), "the utility")
+    return from_json(safe_io.parsed(content, "the utility", MAKE_ONE), "the utility")
 
 
 def from_json(plain: dict, where: str) -> Distilled:
@@ -76,31 +76,31 @@ def parts(plain: dict, where: str) -> tuple[np.ndarray, np.ndarray, list[tuple[n
         layers = [(np.asarray(x["kernel"], np.float64), np.asarray(x["bias"], np.float64)) for x in plain["layers"]]
         offset, scale = float(plain["offset"]), float(plain["scale"])
     except KeyError as error:
-        raise Refused(f"{where} is no distilled utility: it has no {error}; {MAKE_ONE}") from None
+        raise ConfigError(f"{where} is no distilled utility: it has no {error}; {MAKE_ONE}") from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Refused(f"{where} is no distilled utility ({reading.first_line(error)}); {MAKE_ONE}") from None
+        raise ConfigError(f"{where} is no distilled utility ({safe_io.first_line(error)}); {MAKE_ONE}") from None
     sizes = [2, *(len(bias) if bias.ndim == 1 else -1 for _, bias in layers)]
     fits = all(kernel.shape == size for (kernel, _), size in zip(layers, pairwise(sizes)))
     if mean.shape != (2,) or std.shape != (2,) or not layers or sizes[-1] != 1 or not fits:
-        raise Refused(f"{where} is no distilled utility: the shapes of its layers do not fit; {MAKE_ONE}")
+        raise ConfigError(f"{where} is no distilled utility: the shapes of its layers do not fit; {MAKE_ONE}")
     numbers = [mean, std, np.array([offset, scale]), *(x for layer in layers for x in layer)]
     if not all((np.abs(x) < LARGEST_NUMBER).all() for x in numbers) or not (std > 0).all():
-        raise Refused(f"{where} is no distilled utility: some of its numbers cannot be; {MAKE_ONE}")
+        raise ConfigError(f"{where} is no distilled utility: some of its numbers cannot be; {MAKE_ONE}")
     return mean, std, layers, offset, scale
 
 
-@method
+@register_method
 class EsrDistilled(PerEpisode):
     """u = u_θ.  A run names its utility by the digest of its file."""
 
     utility: Distilled = setting(help="the file that `perepisode distill` wrote", file=read)
-    told: str = told.setting("paper")
+    accrued_obs: str = accrued_obs.setting("paper")
 
     name, label, colour, marker = "esr_distilled", "ESR distilled", "#69bf4f", "d"
-    family, kin = Family.EPISODE, "esr"
+    constraint, variant_of = ConstraintType.EPISODE, "esr"
 
     def u(self, r_ext, r_eth):
         return self.utility(r_ext, r_eth)
 
-    def pressure(self, accrued, multiplier):
-        return Pressure("Distilled utility so far", np.asarray(self.u(accrued.task_return, accrued.ethical_return)))
+    def penalty_trace(self, accrued, multiplier):
+        return PenaltyTrace("Distilled utility so far", np.asarray(self.u(accrued.task_return, accrued.ethical_return)))

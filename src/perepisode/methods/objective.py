@@ -1,13 +1,13 @@
 """What a method is: one class that turns what an episode has accrued into one scalar reward, and says how it is called.
 
-    @method
+    @register_method
     class Ser(Objective):
         '''SER: r = r_ext + w r_eth.'''
 
         weight: float = setting(help="w, the price of a violation in units of ρ", low=0)
 
         name, label, colour, marker = "ser", "SER", "#1271b1", "s"
-        swept, symbol, family = "weight", "w", Family.PRICE
+        swept, symbol, family = "weight", "w", ConstraintType.PRICE
 
         def reward(self, dual, before, after): ...
 
@@ -24,14 +24,14 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
 
-from perepisode import outside, reading, settings
-from perepisode.config import ETHICAL_PENALTY, Refused
-from perepisode.later import jax, jnp
-from perepisode.methods.told import TOLD
+from perepisode import plugins, safe_io, settings
+from perepisode.config import ETHICAL_PENALTY, ConfigError
+from perepisode.lazy import jax, jnp
+from perepisode.methods.accrued_obs import ACCRUED_OBS
 from perepisode.pytree import pytree
 
 
-class Family(StrEnum):
+class ConstraintType(StrEnum):
     """What a method's setting states: with whom it is compared, and how a report reads between two of its arms."""
 
     NONE = "none"  # nothing about violations
@@ -77,7 +77,7 @@ class Finished:
         return jax.tree.map(lambda new, old: jnp.where(self.ended.any(), new, old), new, old)
 
 
-class Pressure(NamedTuple):
+class PenaltyTrace(NamedTuple):
     """How an objective weighed violations while an episode went on: a line over its positions, for a replay.
 
     `values` is None where there is nothing to draw; `label` then says why.
@@ -96,29 +96,31 @@ class Objective:
     marker: ClassVar[str] = ""
     swept: ClassVar[str] = ""  # the setting that tells its arms apart
     symbol: ClassVar[str] = ""  # of that setting, where it is a number
-    family: ClassVar[Family] = Family.NONE
-    asks: ClassVar[tuple[str, str]] = ("", "")  # what it asks of its agent; {value} is what is swept
-    kin: ClassVar[str] = ""  # the method of which this is a variant, and no rival
-    told: str | None = None  # a name in `told.TOLD`: what the agent is told of what it has accrued, None for nothing
+    constraint: ClassVar[ConstraintType] = ConstraintType.NONE
+    tagline: ClassVar[tuple[str, str]] = ("", "")  # what it asks of its agent; {value} is what is swept
+    variant_of: ClassVar[str] = ""  # the method of which this is a variant, and no rival
+    accrued_obs: str | None = (
+        None  # a name in `told.ACCRUED_OBS`: what the agent is told of what it has accrued, None for nothing
+    )
 
     # ---- the mathematics
 
-    def initial_dual(self) -> Any:
+    def init_dual(self) -> Any:
         return jnp.zeros(())
 
     def reward(self, dual: Any, before: Accrued, after: Accrued) -> jax.Array:
         """Scalar reward of the step that took the episode from `before` to `after`."""
-        return gain(before, after)
+        return task_reward(before, after)
 
-    def worth(self, dual: Any, totals: Accrued) -> jax.Array:
+    def episode_utility(self, dual: Any, totals: Accrued) -> jax.Array:
         """The whole episode's under this objective: its rewards' sum, since they telescope."""
         return self.reward(dual, Accrued.nothing(totals.task_return.shape), totals)
 
     def features(self, accrued: Accrued, shown: int) -> jax.Array:
         """ν(R_acc), Eq. 7's observation, as `told` says it beside `shown` inputs of the world's own."""
-        if self.told is None:
+        if self.accrued_obs is None:
             return jnp.zeros((*jnp.shape(accrued.task_return), 0))
-        return TOLD[self.told](accrued, shown)
+        return ACCRUED_OBS[self.accrued_obs](accrued, shown)
 
     def ends_episode(self, accrued: Accrued) -> jax.Array:
         return jnp.zeros(jnp.shape(accrued.violations), bool)
@@ -132,17 +134,17 @@ class Objective:
 
     # ---- a replay
 
-    def pressure(self, accrued: Accrued, multiplier: float | None) -> Pressure:
+    def penalty_trace(self, accrued: Accrued, multiplier: float | None) -> PenaltyTrace:
         """What it made of `accrued` [position], λ being what it was at the end of training.
 
         A method that says nothing else shows its λ if it has one, else the worth of the episode so far.
         """
-        dual = self.initial_dual()
+        dual = self.init_dual()
         if np.isfinite(self.multiplier(dual)):
             if multiplier is None:
-                return Pressure("λ is not known: the run's folder has no metrics.")
+                return PenaltyTrace("λ is not known: the run's folder has no metrics.")
             return price("Price λ at the end of training", multiplier, accrued)
-        return Pressure("Worth of the episode so far", np.asarray(self.worth(dual, accrued)))
+        return PenaltyTrace("Worth of the episode so far", np.asarray(self.episode_utility(dual, accrued)))
 
     # ---- its settings
 
@@ -161,7 +163,7 @@ class Objective:
         if cls.swept:
             value = whole[cls.swept]
             parts.append(f"{cls.symbol}={value:g}" if cls.symbol else str(value))
-        return ", ".join([*parts, *([f"told {whole['told']}"] if "told" in whole else [])])
+        return ", ".join([*parts, *([f"{whole['accrued_obs']} obs"] if "accrued_obs" in whole else [])])
 
     @classmethod
     def value(cls, given: Mapping[str, Any]) -> float:
@@ -174,13 +176,15 @@ def _used(declared: settings.Setting | None, value: Any, files: Mapping[str, byt
     """A setting as the objective computes with it: a choice as its number, a file as what is read from it."""
     if declared and declared.file:
         if value not in files:
-            raise Refused(f"{declared.name} {value!r} is not known here; give its file with --set {declared.name}=...")
+            raise ConfigError(
+                f"{declared.name} {value!r} is not known here; give its file with --set {declared.name}=..."
+            )
         try:
             return declared.file(files[value])
-        except Refused as error:
-            raise Refused(f"{declared.name} {value}: {error}") from None
+        except ConfigError as error:
+            raise ConfigError(f"{declared.name} {value}: {error}") from None
         except Exception as error:  # whoever reads it has kinds of their own
-            raise Refused(f"{declared.name} {value} is no such file ({reading.first_line(error)})") from None
+            raise ConfigError(f"{declared.name} {value} is no such file ({safe_io.first_line(error)})") from None
     return declared.choices[value] if declared and isinstance(declared.choices, Mapping) else value
 
 
@@ -188,24 +192,24 @@ METHODS: dict[str, type[Objective]] = {}
 
 
 @dataclass_transform(frozen_default=True)
-def method(cls):
+def register_method(cls):
     """A frozen dataclass that JAX can trace, known by its name from now on."""
     made = pytree(cls)
-    outside.note(made)
+    plugins.note(made)
     settings.declare("method", made, ("name", "label"), METHODS)
     return made
 
 
-def gain(before: Accrued, after: Accrued) -> jax.Array:
+def task_reward(before: Accrued, after: Accrued) -> jax.Array:
     """Task reward of the step."""
     return after.task_return - before.task_return
 
 
-def harm(before: Accrued, after: Accrued) -> jax.Array:
+def cost(before: Accrued, after: Accrued) -> jax.Array:
     """Violations charged in the step."""
     return after.violations - before.violations
 
 
-def price(label: str, value: float, accrued: Accrued) -> Pressure:
+def price(label: str, value: float, accrued: Accrued) -> PenaltyTrace:
     """The same price at every position of an episode."""
-    return Pressure(label, np.full(np.shape(accrued.violations), value))
+    return PenaltyTrace(label, np.full(np.shape(accrued.violations), value))

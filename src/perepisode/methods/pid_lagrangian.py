@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perepisode.later import jax, jnp
-from perepisode.methods.objective import Family, Objective, gain, harm, method
+from perepisode.lazy import jax, jnp
+from perepisode.methods.objective import ConstraintType, Objective, cost, register_method, task_reward
 from perepisode.pytree import pytree
 from perepisode.settings import setting
 
@@ -16,31 +16,31 @@ class PidDual:
     multiplier: jax.Array
 
 
-@method
+@register_method
 class PidLagrangian(Objective):
     """PID control of λ; the reward is divided by (1 + λ) so that its scale stays put."""
 
     budget: jax.Array | float = setting(help="d, violations an episode on average", low=0)
-    proportional: jax.Array | float = setting(0.1, "gain on the smoothed error", low=0)
-    integral: jax.Array | float = setting(0.01, "gain on the summed error", low=0)
-    derivative: jax.Array | float = setting(0.01, "gain on the rise of the mean cost", low=0)
+    kp: jax.Array | float = setting(0.1, "gain on the smoothed error", low=0)
+    ki: jax.Array | float = setting(0.01, "gain on the summed error", low=0)
+    kd: jax.Array | float = setting(0.01, "gain on the rise of the mean cost", low=0)
 
     name, label, colour, marker = "pid_lagrangian", "PID Lagrangian", "#804e00", "<"
-    swept, symbol, family = "budget", "d", Family.MEAN
+    swept, symbol, constraint = "budget", "d", ConstraintType.MEAN
 
-    def initial_dual(self):
+    def init_dual(self):
         return PidDual(jnp.zeros(()), jnp.zeros(()), jnp.full((10,), self.budget, jnp.float32), jnp.zeros(()))
 
     def reward(self, dual, before, after):
-        return (gain(before, after) - dual.multiplier * harm(before, after)) / (1.0 + dual.multiplier)
+        return (task_reward(before, after) - dual.multiplier * cost(before, after)) / (1.0 + dual.multiplier)
 
     def next_dual(self, dual, finished):
         mean_cost = finished.mean(finished.violations, otherwise=dual.history[-1])
         error = mean_cost - self.budget
-        integral = jnp.maximum(0.0, dual.integral + self.integral * error)
+        integral = jnp.maximum(0.0, dual.integral + self.ki * error)
         smoothed = 0.95 * dual.smoothed + 0.05 * error
         slope = jnp.maximum(0.0, mean_cost - dual.history[0])
-        multiplier = jnp.maximum(0.0, self.proportional * smoothed + integral + self.derivative * slope)
+        multiplier = jnp.maximum(0.0, self.kp * smoothed + integral + self.kd * slope)
         moved = PidDual(integral, smoothed, jnp.append(dual.history[1:], mean_cost), multiplier)
         return finished.moved(moved, dual)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from perepisode.later import jax, jnp
-from perepisode.methods import told
-from perepisode.methods.objective import Accrued, Family, Objective, Pressure, gain, method
+from perepisode.lazy import jax, jnp
+from perepisode.methods import accrued_obs
+from perepisode.methods.objective import Accrued, ConstraintType, Objective, PenaltyTrace, register_method, task_reward
 from perepisode.settings import setting
 
 
-@method
+@register_method
 class Saute(Objective):
     """Task reward while the safety budget z = 1 - v / (k + 0.5) is positive, nothing afterwards.
 
@@ -18,21 +18,21 @@ class Saute(Objective):
     """
 
     budget: jax.Array | float = setting(1, "k, violations that an episode may have", low=0)
-    told: str = told.setting("remaining")
+    accrued_obs: str = accrued_obs.setting("remaining")
 
     name, label, colour, marker = "saute", "Sauté", "#dd5012", "v"
-    swept, symbol, family = "budget", "k", Family.EPISODE
+    swept, symbol, constraint = "budget", "k", ConstraintType.EPISODE
 
     def remaining(self, accrued: Accrued) -> jax.Array:
         return 1.0 - accrued.violations / (self.budget + 0.5)
 
     def reward(self, dual, before, after):
-        return jnp.where(self.remaining(after) > 0, gain(before, after), 0.0)
+        return jnp.where(self.remaining(after) > 0, task_reward(before, after), 0.0)
 
     def features(self, accrued, shown):
-        if self.told != "remaining":
+        if self.accrued_obs != "remaining":
             return super().features(accrued, shown)
         return jnp.clip(self.remaining(accrued), -5.0, 5.0)[..., None]
 
-    def pressure(self, accrued, multiplier):
-        return Pressure("Safety budget left, 1 − v / (k + 0.5)", np.asarray(self.remaining(accrued)))
+    def penalty_trace(self, accrued, multiplier):
+        return PenaltyTrace("Safety budget left, 1 − v / (k + 0.5)", np.asarray(self.remaining(accrued)))

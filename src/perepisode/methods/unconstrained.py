@@ -1,13 +1,13 @@
 """The agent that is told of no dilemma: what the task alone pays."""
 
-from perepisode.methods.objective import Objective, Pressure, method
+from perepisode.methods.objective import Objective, PenaltyTrace, register_method
 
 
-@method
+@register_method
 class Unconstrained(Objective):
     """r = r_ext."""
 
     name, label, colour, marker = "unconstrained", "Unconstrained", "#4c4b45", "o"
 
-    def pressure(self, accrued, multiplier):
-        return Pressure("No price: this objective does not look at violations.")
+    def penalty_trace(self, accrued, multiplier):
+        return PenaltyTrace("No price: this objective does not look at violations.")

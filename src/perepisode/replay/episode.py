@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perepisode.config import Refused
-from perepisode.environments.base import EndCause, Outcome, State, World, action_type
-from perepisode.environments.fresh import world_key
+from perepisode.config import ConfigError
+from perepisode.environments.base import EndCause, Environment, Outcome, State, action_type
+from perepisode.environments.reset_pool import step_key
 
 CHUNK = 256  # steps in one jitted call: one program for episodes of any length
 
@@ -20,12 +20,12 @@ CHUNK = 256  # steps in one jitted call: one program for episodes of any length
 class Replay:
     """What an episode was.  Step t (1 to `length`) leads from position t - 1 to position t; position 0 is the start."""
 
-    world: World
+    env: Environment
     actions: np.ndarray  # uint8[step], or uint16
     rewards: np.ndarray  # float32[step], of the task
     violations: np.ndarray  # int32[step, dilemma], exact
     paper_violations: np.ndarray  # int32[step, dilemma]
-    audit: dict[str, np.ndarray]  # int32[step] each
+    info: dict[str, np.ndarray]  # int32[step] each
     end_cause: str
     episode: jax.Array  # the episode's key
     milestones: list[State]  # the world at every CHUNK-th position, from which any other is reached
@@ -42,12 +42,12 @@ class Replay:
     def outcome(self, step: int) -> Outcome:
         """What happened in one step (from 0)."""
         ended = EndCause[self.end_cause.upper()] if step == self.length - 1 else EndCause.RUNNING
-        audit = {name: counts[step] for name, counts in self.audit.items()}
-        return Outcome(self.rewards[step], self.violations[step], self.paper_violations[step], audit, ended)  # type: ignore[arg-type]
+        info = {name: counts[step] for name, counts in self.info.items()}
+        return Outcome(self.rewards[step], self.violations[step], self.paper_violations[step], info, ended)  # type: ignore[arg-type]
 
     def totals(self, dilemma: str) -> dict[str, Any]:
         """What the episodes table says of an episode whose run was trained for `dilemma`, by column."""
-        names = self.world.dilemmas
+        names = self.env.dilemmas
         exact, paper = self.violations.sum(axis=0), self.paper_violations.sum(axis=0)
         return {
             "return": float(self.accrued[-1]),
@@ -56,17 +56,17 @@ class Replay:
             "violations": int(exact[names.index(dilemma)]),
             **{f"violations_{name}": int(exact[i]) for i, name in enumerate(names)},
             **{f"violations_{name}_paper": int(paper[i]) for i, name in enumerate(names)},
-            **{f"audit_{name}": int(counts.sum()) for name, counts in self.audit.items()},
+            **{f"info_{name}": int(counts.sum()) for name, counts in self.info.items()},
         }
 
-    def let_be(self, dilemma: str) -> np.ndarray:
+    def abstained(self, dilemma: str) -> np.ndarray:
         """Steps (from 1) after the first violation in which another was within reach and was not committed."""
-        index = self.world.dilemmas.index(dilemma)
+        index = self.env.dilemmas.index(dilemma)
         own = self.violations[:, index]
         if not own.any():
             return np.zeros(0, int)
         steps = np.arange(int(np.flatnonzero(own)[0]) + 1, self.length)  # position t lies before step t + 1
-        reach = [np.asarray(jax.vmap(self.world.within_reach)(states))[:, index] for states in self.states(steps)]
+        reach = [np.asarray(jax.vmap(self.env.violation_possible)(states))[:, index] for states in self.states(steps)]
         near = np.concatenate([*reach, np.zeros(0, bool)])
         return steps[near & (own[steps] == 0)] + 1
 
@@ -75,7 +75,7 @@ class Replay:
         places = np.asarray(positions)
         for index in np.unique(places // CHUNK):
             begun = self.milestones[index]
-            _, (states, _) = _advance(self.world, self.episode, begun, *_chunk(self.actions, index))
+            _, (states, _) = _advance(self.env, self.episode, begun, *_chunk(self.actions, index))
             here = places[places // CHUNK == index] - index * CHUNK
             yield jax.tree.map(lambda x, here=here: _on_host(x)[here], states)
 
@@ -92,29 +92,29 @@ class Difference:
         return f"{self.what}: the row says {self.row}, the replay gives {self.replay}"
 
 
-def replay(row: Mapping[str, Any], world: World) -> Replay:
+def replay(row: Mapping[str, Any], env: Environment) -> Replay:
     """Live the row's episode again: reset by its key, then its actions, each with the key of its step.
 
     Ends where the world ends the episode, or after the last action (then its end cause is `running`).
     """
-    actions = _actions(row, world)
+    actions = _actions(row, env)
     episode = key_of(row, "policy_key")
-    state = _begin(world, key_of(row, "reset_key"))
+    state = _begin(env, key_of(row, "reset_key"))
     milestones, outcomes = [], []
     for index in range(len(actions) // CHUNK + 1):
         milestones.append(state)
-        state, (_, outcome) = _advance(world, episode, state, *_chunk(actions, index))
+        state, (_, outcome) = _advance(env, episode, state, *_chunk(actions, index))
         outcomes.append(jax.device_get(outcome))
     outcome = jax.tree.map(lambda *x: np.concatenate(x)[: len(actions)], *outcomes)
     ends = np.flatnonzero(outcome.end_cause)
     length = int(ends[0]) + 1 if len(ends) else len(actions)
     return Replay(
-        world=world,
+        env=env,
         actions=actions[:length],
         rewards=outcome.task_reward[:length].astype(np.float32),
         violations=outcome.violations[:length],
         paper_violations=outcome.paper_violations[:length],
-        audit={name: counts[:length] for name, counts in outcome.audit.items()},
+        info={name: counts[:length] for name, counts in outcome.info.items()},
         end_cause=EndCause(int(outcome.end_cause[length - 1])).name.lower(),
         episode=episode,
         milestones=milestones,
@@ -128,17 +128,17 @@ def differences(row: Mapping[str, Any], replayed: Replay) -> list[Difference]:
 
 
 @partial(jax.jit, static_argnums=0)
-def _begin(world: World, reset_key: jax.Array) -> State:
-    return world.reset(reset_key)
+def _begin(env: Environment, reset_key: jax.Array) -> State:
+    return env.reset(reset_key)
 
 
 @partial(jax.jit, static_argnums=0)
-def _advance(world: World, episode: jax.Array, state: State, times: jax.Array, actions: jax.Array):
+def _advance(env: Environment, episode: jax.Array, state: State, times: jax.Array, actions: jax.Array):
     """Steps at these times → the world after them; the world before each, and what happened in each."""
 
     def body(state, step):
         time, action = step
-        after, outcome = world.step(world_key(episode, time), state, action)
+        after, outcome = env.step(step_key(episode, time), state, action)
         return after, (state, outcome)
 
     return jax.lax.scan(body, state, (times, actions))
@@ -157,16 +157,16 @@ def _on_host(x: jax.Array) -> Any:
     return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x)
 
 
-def _actions(row: Mapping[str, Any], world: World) -> np.ndarray:
+def _actions(row: Mapping[str, Any], env: Environment) -> np.ndarray:
     content = row["actions"]
     if not isinstance(content, bytes) or not content:
-        raise Refused("the row's actions are not bytes; a replay needs the parquet table that `evaluate` wrote")
-    kind = np.dtype(action_type(world))
+        raise ConfigError("the row's actions are not bytes; a replay needs the parquet table that `evaluate` wrote")
+    kind = np.dtype(action_type(env))
     if len(content) % kind.itemsize:
-        raise Refused(f"the row's actions are cut short; {world.name} has {kind.itemsize} bytes for each")
+        raise ConfigError(f"the row's actions are cut short; {env.name} has {kind.itemsize} bytes for each")
     actions = np.frombuffer(content, kind)
-    if actions.max() >= world.actions:
-        raise Refused(f"action {actions.max()} is unknown; {world.name} has actions 0 to {world.actions - 1}")
+    if actions.max() >= env.actions:
+        raise ConfigError(f"action {actions.max()} is unknown; {env.name} has actions 0 to {env.actions - 1}")
     return actions
 
 
@@ -176,4 +176,4 @@ def key_of(row: Mapping[str, Any], column: str) -> jax.Array:
         words = np.frombuffer(bytes.fromhex(row[column]), ">u4")
         return jax.random.wrap_key_data(jnp.asarray(words.astype(np.uint32)))
     except (TypeError, ValueError):
-        raise Refused(f"{column}={row[column]!r} is no key; it must be 16 hexadecimal digits") from None
+        raise ConfigError(f"{column}={row[column]!r} is no key; it must be 16 hexadecimal digits") from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from perepisode.environments.base import World
+from perepisode.environments.base import Environment
 
 if TYPE_CHECKING:
     from perepisode.replay.episode import Replay
@@ -62,7 +62,7 @@ def embedded(image: bytes) -> str:
 
 
 def _pictures(replay: Replay, chosen: np.ndarray) -> Iterator[np.ndarray]:
-    render = _renderer(replay.world)
+    render = _renderer(replay.env)
     for states in replay.states(chosen):
         count = jax.tree.leaves(states)[0].shape[0]
         for first in range(0, count, BATCH):
@@ -72,9 +72,9 @@ def _pictures(replay: Replay, chosen: np.ndarray) -> Iterator[np.ndarray]:
 
 
 @cache
-def _renderer(world: World) -> Callable[[Any], jax.Array]:
+def _renderer(env: Environment) -> Callable[[Any], jax.Array]:
     """Batch of worlds → pictures, uint8[batch, row, column, 3]."""
-    return jax.jit(jax.vmap(world.draw))
+    return jax.jit(jax.vmap(env.draw))
 
 
 def _strip(pictures: list[np.ndarray]) -> bytes:

@@ -13,11 +13,11 @@ from perepisode.methods import Accrued
 from perepisode.replay import frames as film
 from perepisode.replay import timeline
 from perepisode.replay.episode import Difference, Replay
-from perepisode.replay.pressure import pressure
-from perepisode.replay.source import Chosen, Selection
+from perepisode.replay.penalty_trace import pressure
+from perepisode.replay.selection import SelectedEpisode, Selection
+from perepisode.report.formatting import number
 from perepisode.report.links import TITLES, filled
 from perepisode.report.style import dilemma_name, look
-from perepisode.report.words import number
 from perepisode.runs import write_atomically
 
 APART = 10  # steps without another violation within reach that part two meetings
@@ -43,7 +43,7 @@ class Shown:
     notes: list[str]
     tracks: list[timeline.Track]
     jumps: list[Jump]
-    let_be: int  # steps after the first violation with another within reach that was not committed
+    abstained: int  # steps after the first violation with another within reach that was not committed
     meetings: list[Jump]  # where each such stretch begins
     others: dict[str, list[Jump]]  # violations of dilemmas that the run was not trained for
     player: dict[str, Any]  # what the script needs
@@ -51,17 +51,17 @@ class Shown:
     filmed: bool
 
 
-def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference]) -> Shown:
+def episode(place: int, chosen: SelectedEpisode, replay: Replay, wrong: list[Difference]) -> Shown:
     """Draw one replayed episode."""
-    row, names = chosen.row, replay.world.dilemmas
+    row, names = chosen.row, replay.env.dilemmas
     own = replay.violations[:, names.index(row["dilemma"])]
     weighed = pressure(chosen, charged(chosen, replay))
     tracks = timeline.tracks(replay, own, weighed)
     frames, notes = None, [chosen.note] if chosen.note else []
-    let_be = replay.let_be(row["dilemma"])
-    if replay.world.stakes:
+    abstained = replay.abstained(row["dilemma"])
+    if replay.env.stakes:
         tracks.insert(0, timeline.stakes(replay, own))
-    if replay.world.draw is not None:
+    if replay.env.draw is not None:
         frames = film.draw(replay, np.flatnonzero(replay.violations.any(axis=1)) + 1)
         notes += _thinned(frames, replay)
     return Shown(
@@ -73,8 +73,8 @@ def episode(place: int, chosen: Chosen, replay: Replay, wrong: list[Difference])
         notes=notes,
         tracks=tracks,
         jumps=jumps_to(own),
-        let_be=len(let_be),
-        meetings=meetings(let_be),
+        abstained=len(abstained),
+        meetings=meetings(abstained),
         others={
             dilemma_name(name): jumps_to(counts)
             for name, counts in zip(names, replay.violations.T)
@@ -119,13 +119,13 @@ def _headline(exact: int, total: int) -> str:
     return f"{exact} of {_count(total, 'episode')} reproduced exactly; {wrong} from the table"
 
 
-def _facts(chosen: Chosen, replay: Replay) -> list[tuple[str, str]]:
+def _facts(chosen: SelectedEpisode, replay: Replay) -> list[tuple[str, str]]:
     """What stands above the player, as the replay counted it."""
     row = chosen.row
     method, totals = look(row["method"]), replay.totals(row["dilemma"])
     harm = [
         (f"{dilemma_name(name)} violations", _counted(totals[f"violations_{name}"], totals[f"violations_{name}_paper"]))
-        for name in sorted(replay.world.dilemmas, key=lambda name: name != row["dilemma"])
+        for name in sorted(replay.env.dilemmas, key=lambda name: name != row["dilemma"])
     ]
     return [
         ("Method", method.label),
@@ -144,13 +144,13 @@ def _counted(exact: int, paper: int) -> str:
     return str(exact) if exact == paper else f"{exact} (the paper's detector sees {paper})"
 
 
-def charged(chosen: Chosen, replay: Replay) -> Accrued:
+def charged(chosen: SelectedEpisode, replay: Replay) -> Accrued:
     """What the run's objective would have accrued at every position, by its own detector and way of charging."""
     by_paper = chosen.run is not None and chosen.run.detector == "paper"
     counts = (replay.paper_violations if by_paper else replay.violations)[
-        :, replay.world.dilemmas.index(chosen.row["dilemma"])
+        :, replay.env.dilemmas.index(chosen.row["dilemma"])
     ]
-    if chosen.run is None or chosen.run.penalty == "step":
+    if chosen.run is None or chosen.run.cost_per == "step":
         counts = np.minimum(counts, 1)
     violations = np.concatenate([[0], np.cumsum(counts)])
     return Accrued(jnp.asarray(replay.accrued), jnp.asarray(violations, jnp.float32))
@@ -175,9 +175,9 @@ def jumps_to(counts: np.ndarray) -> list[Jump]:
     return jumps
 
 
-def meetings(let_be: np.ndarray) -> list[Jump]:
+def meetings(abstained: np.ndarray) -> list[Jump]:
     """One button for each time that a violation came within reach again; steps near each other are one meeting."""
-    begins = let_be[np.diff(let_be, prepend=-APART) >= APART]
+    begins = abstained[np.diff(abstained, prepend=-APART) >= APART]
     return [Jump(f"at step {step}", int(step)) for step in begins]
 
 
@@ -205,7 +205,7 @@ def _player(replay: Replay, own: np.ndarray, weighed: np.ndarray | None, frames:
 
 def _deeds(replay: Replay) -> list[str]:
     """What the agent did in each step, in words."""
-    return [replay.world.describe(int(action), replay.outcome(step)) for step, action in enumerate(replay.actions)]
+    return [replay.env.describe(int(action), replay.outcome(step)) for step, action in enumerate(replay.actions)]
 
 
 def _count(count: int, noun: str) -> str:

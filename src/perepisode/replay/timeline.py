@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from perepisode.methods import Pressure
+from perepisode.methods import PenaltyTrace
 from perepisode.replay.episode import Replay
-from perepisode.report.words import number
+from perepisode.report.formatting import number
 
 TOP = 100.0  # height of a drawing in its own units; the page stretches it
 WIDE_ENOUGH = 150  # steps up to which a bar has the width of its step
@@ -44,7 +44,7 @@ class Track:
     tall: bool = False
 
 
-def tracks(replay: Replay, own: np.ndarray, pressure: Pressure) -> list[Track]:
+def tracks(replay: Replay, own: np.ndarray, pressure: PenaltyTrace) -> list[Track]:
     """Return so far, reward of each step, violations so far (`own` [step]), and what the objective made of them."""
     violations = Mark("violation", _verticals(np.flatnonzero(own) + 0.5))
     counts = np.concatenate([[0], np.cumsum(own)])
@@ -61,7 +61,7 @@ def tracks(replay: Replay, own: np.ndarray, pressure: Pressure) -> list[Track]:
 def stakes(replay: Replay, own: np.ndarray) -> Track:
     """What a violation would have paid at each step, where the world knows: bars, those of violations filled."""
     states = list(replay.states(range(replay.length)))
-    pays = np.concatenate([np.asarray(jax.vmap(replay.world.stake)(some)) for some in states])
+    pays = np.concatenate([np.asarray(jax.vmap(replay.env.stake)(some)) for some in states])
     steps, high = _where(pays > 0), max(float(pays.max(initial=0.0)), 0.1)
     scale = _Scale(0.0, high)
     bars = [(step, scale(0.0), scale(pays[step])) for step in steps]
@@ -73,7 +73,7 @@ def stakes(replay: Replay, own: np.ndarray) -> Track:
     )  # fmt: skip
     note = f"What each of the {len(steps)} would pay; the {int((own[steps] > 0).sum())} filled ones were taken."
     marks = [Mark("offer", left), Mark("taken", yielded), Mark("zero", f"M0 {scale(0.0):.2f}H{replay.length}")]
-    return Track("deed", replay.world.stakes, marks, "0", number(high, 1), labels, note, tall=True)
+    return Track("deed", replay.env.stakes, marks, "0", number(high, 1), labels, note, tall=True)
 
 
 class _Scale:

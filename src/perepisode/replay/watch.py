@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from perepisode import environments
-from perepisode.config import Refused
-from perepisode.environments import checking
-from perepisode.environments.base import World
+from perepisode.config import ConfigError
+from perepisode.environments import check_env
+from perepisode.environments.base import Environment
 from perepisode.replay import page
 from perepisode.replay.episode import Replay, differences, replay
-from perepisode.replay.source import Chosen, select
+from perepisode.replay.selection import SelectedEpisode, select
 
 
 def watch(
@@ -33,11 +33,11 @@ def watch(
     again = [(chosen, _again(chosen)) for chosen in selection.chosen]
     if restraint:
         once = [(chosen, _again(chosen)) for chosen in selection.once]
-        chances = {chosen.number: len(replayed.let_be(chosen.row["dilemma"])) for chosen, replayed in once}
+        chances = {chosen.number: len(replayed.abstained(chosen.row["dilemma"])) for chosen, replayed in once}
         again += sorted(once, key=lambda one: -chances[one[0].number])[:restraint]
     if not again:
         also = f", and no episode of {selection.total} has just one violation" if restraint else ""
-        raise Refused(f"worst={worst} leaves nothing to watch{also}; use at least 1")
+        raise ConfigError(f"worst={worst} leaves nothing to watch{also}; use at least 1")
     shown = []
     for place, (chosen, replayed) in enumerate(again):
         wrong = differences(chosen.row, replayed)
@@ -47,12 +47,12 @@ def watch(
     return page.write(Path(out), selection, shown)
 
 
-def _again(chosen: Chosen) -> Replay:
+def _again(chosen: SelectedEpisode) -> Replay:
     return replay(chosen.row, _world(chosen.row, chosen.options))
 
 
-def _world(row: Mapping[str, Any], options: dict[str, Any]) -> World:
-    world = checking.check(environments.make(row["environment"], **options))
-    if row["dilemma"] not in world.dilemmas:
-        raise Refused(f"dilemma {row['dilemma']!r} is unknown; {world.name} has {', '.join(world.dilemmas)}")
-    return world
+def _world(row: Mapping[str, Any], options: dict[str, Any]) -> Environment:
+    env = check_env.check(environments.make(row["environment"], **options))
+    if row["dilemma"] not in env.dilemmas:
+        raise ConfigError(f"dilemma {row['dilemma']!r} is unknown; {env.name} has {', '.join(env.dilemmas)}")
+    return env

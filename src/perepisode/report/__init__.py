@@ -30,18 +30,18 @@ def report(
     exact: Iterable[str | Path | dict] = (),
     watch: Iterable[str | Path] = (),
     discussion: str | Path | None = None,
-    limit: float | None = None,
-    cvar: float = metrics.WORST,
+    cost_limit: float | None = None,
+    alpha: float = metrics.WORST,
     names: Mapping[str, str] | None = None,
     formats: Iterable[str] = ("svg", "pdf", "png"),
-    told: Callable[..., None] = lambda *_: None,
+    echo: Callable[..., None] = lambda *_: None,
 ) -> Path:
     """Figures, tables and one HTML page from episodes tables, ours or anybody's; the page's path.
 
     `runs` are folders of run folders, or agents by name or file, for training curves; the rest is as in `page.build`.
     """
     from perepisode.report.page import build
-    from perepisode.trained import find
+    from perepisode.zoo import find
 
     folders = [runs] if isinstance(runs, str | Path) else runs
     curves = [trained for path in folders for trained in find(path)]
@@ -53,11 +53,11 @@ def report(
         exact=exact,
         watch=watch,
         discussion=discussion,
-        limit=float("nan") if limit is None else limit,
-        cvar=cvar,
+        cost_limit=float("nan") if cost_limit is None else cost_limit,
+        alpha=alpha,
         names=names,
         formats=formats,
-        told=told,
+        echo=echo,
     )
 
 

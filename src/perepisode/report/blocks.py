@@ -12,12 +12,12 @@ from typing import NamedTuple
 from perepisode.report import tables
 from perepisode.report.drawing import figures, tail_figures
 from perepisode.report.drawing.canvas import Drawing, Drawn, drawn
+from perepisode.report.formatting import slug
 from perepisode.report.statistics.curves import Curve
 from perepisode.report.statistics.distilled import Utility
 from perepisode.report.statistics.points import Episodes, Point, View
 from perepisode.report.style import esr, per_episode
 from perepisode.report.tables import Table
-from perepisode.report.words import slug
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from perepisode import metrics
-from perepisode.config import Learner
-from perepisode.environments import WORLDS
-from perepisode.report import measuring
-from perepisode.report.statistics import matched, paper_numbers
+from perepisode.config import PPOConfig
+from perepisode.environments import ENVIRONMENTS
+from perepisode.report import measurement
+from perepisode.report.formatting import count, number, percent
+from perepisode.report.statistics import matched
 from perepisode.report.statistics.pairs import Pair
 from perepisode.report.statistics.points import BINDING_SHARE, PROTOCOLS, Episodes, Point, View
-from perepisode.report.style import dilemma_name
-from perepisode.report.words import count, number, percent
+from perepisode.report.style import dilemma_name, reference_of
 from perepisode.settings import differing, of
 
 FEW_SEEDS = 5
@@ -89,7 +89,7 @@ def _protocol(episodes: Episodes, views: list[View]) -> Iterator[str]:
         yield f"{episodes.unfinished} unfinished episodes are left out."
     shares = []
     for view in views:
-        missed = measuring.missed(episodes, view.dilemma)
+        missed = measurement.missed(episodes, view.dilemma)
         if missed is not None and (missed.frame["missed_share"].to_numpy() > 0).any():
             total = np.average(missed.frame["missed_share"], weights=missed.frame["violations"])
             shares.append(f"{percent(total)} ({dilemma_name(view.dilemma)})")
@@ -99,14 +99,21 @@ def _protocol(episodes: Episodes, views: list[View]) -> Iterator[str]:
 
 def _runs(episodes: Episodes, views: list[View]) -> Iterator[str]:
     points = [(view, point) for view in views for point in view.main]
-    steps = sorted({seed.steps for _, point in points for seed in point.seeds if seed.steps == seed.steps})
+    steps = sorted(
+        {
+            seed.total_timesteps
+            for _, point in points
+            for seed in point.seeds
+            if seed.total_timesteps == seed.total_timesteps
+        }
+    )
     if len(steps) > 1:
         yield f"Agents were trained for different numbers of steps, from {count(steps[0])} to {count(steps[-1])}."
-    if steps and paper_numbers.of_world(episodes.environment) and steps[-1] < paper_numbers.STEPS:
-        scale = f"{count(steps[-1])} steps against the paper's {count(paper_numbers.STEPS)}"
-        yield f"Trained for {scale}: returns may differ for that alone."
-    world = WORLDS.get(episodes.environment)
-    shared = {*of(Learner), *(of(world) if world else ())}
+    reference = reference_of(episodes.environment)
+    if steps and reference and (caveat := reference.caveat(steps[-1])):
+        yield caveat
+    env = ENVIRONMENTS.get(episodes.environment)
+    shared = {*of(PPOConfig), *(of(env) if env else ())}
     if unlike := {name: told for name, told in differing(episodes.settings).items() if name in shared}:
         said = {name: " or ".join(sorted(one or "left out" for one in told)) for name, told in unlike.items()}
         listed = ", ".join(f"{name} is {values}" for name, values in said.items())

@@ -22,15 +22,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from perepisode import reading
-from perepisode.config import Refused
-from perepisode.report.words import number, percent, plus_minus
+from perepisode import safe_io
+from perepisode.config import ConfigError
+from perepisode.report.formatting import number, percent, plus_minus
 
 HEADING = "### "
 
 
 def read(path: str | Path, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, list[str]]]:
-    """Headings and their paragraphs; Refused where a number is asked for that no table has."""
+    """Headings and their paragraphs; ConfigError where a number is asked for that no table has."""
 
     work = Work()
 
@@ -38,14 +38,14 @@ def read(path: str | Path, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str
         work.spend()
         if table not in tables:
             hint = " (those of training come with --runs)" if table.startswith(("training_", "multiplier_")) else ""
-            raise Refused(
+            raise ConfigError(
                 f"{path} reads table {table!r}, which this report does not have{hint}; it has {_listed(tables)}"
             )
         frame = tables[table]
         wanted = row if isinstance(row, Mapping) else {frame.columns[0]: row}
         for name in (*wanted, column, *(() if steps is None else ("steps",))):
             if name not in frame:
-                raise Refused(f"{path} reads column {name!r} of {table}, which has {_listed(frame.columns)}")
+                raise ConfigError(f"{path} reads column {name!r} of {table}, which has {_listed(frame.columns)}")
         found = frame
         for name, content in wanted.items():
             found = found.loc[found[name] == content]
@@ -54,7 +54,7 @@ def read(path: str | Path, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str
             found = found.loc[away == away.min()]
         if len(found) != 1:
             names = f"; its rows: {_listed(frame.iloc[:, 0])}"
-            raise Refused(f"{path} reads row {row!r} of {table}: there are {len(found)} such rows{names}")
+            raise ConfigError(f"{path} reads row {row!r} of {table}: there are {len(found)} such rows{names}")
         return found[column].item()
 
     def values(table: str, row: Mapping[str, object], column: str):
@@ -65,22 +65,22 @@ def read(path: str | Path, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str
     writing = {how.__name__: _with_few_digits(how) for how in (number, percent, plus_minus)}
     environment.globals = {"value": value, "values": values, "grouped": "{:,}".format, **writing}
     if not Path(path).is_file():
-        raise Refused(f"there is no discussion {path}")
+        raise ConfigError(f"there is no discussion {path}")
     try:
-        written = reading.text(path, "write it anew", LARGEST)
+        written = safe_io.text(path, "write it anew", LARGEST)
         _refuse_all_but_words(environment.parse(written))
         text = "".join(environment.from_string(written).generate())
-        work.longer(text, MOST_WORDS)
+        work.longer(text, MAX_WORDS)
     except Exception as error:  # whatever is wrong with it is wrong with the file
-        if isinstance(error, Refused) and str(path) in str(error):
+        if isinstance(error, ConfigError) and str(path) in str(error):
             raise
-        raise Refused(f"{path} is no readable discussion ({reading.first_line(error)})") from None
+        raise ConfigError(f"{path} is no readable discussion ({safe_io.first_line(error)})") from None
     parts: list[tuple[str, list[str]]] = []
     for paragraph in filter(None, map(_joined, _blocks(text))):
         if paragraph.startswith(HEADING):
             parts.append((paragraph.removeprefix(HEADING), []))
         elif not parts:
-            raise Refused(f"{path} begins without a heading; begin with a line `{HEADING}...`")
+            raise ConfigError(f"{path} begins without a heading; begin with a line `{HEADING}...`")
         else:
             parts[-1][1].append(paragraph)
     return parts
@@ -95,17 +95,17 @@ class Work:
     def spend(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise Refused("it asks for too much work; use fewer macros and values")
+            raise ConfigError("it asks for too much work; use fewer macros and values")
 
     def longer(self, made: object, most: int) -> None:
         if isinstance(made, str | list | dict | tuple) and len(made) > most:
-            raise Refused(f"it makes something longer than {most} characters or entries; write less")
+            raise ConfigError(f"it makes something longer than {most} characters or entries; write less")
 
 
 LARGEST = 2**16  # bytes of the file
-MOST_TEXT = 10_000  # characters of what one call or sum takes or makes
-MOST_WORDS = 1_000_000  # characters in all
-MOST_DIGITS = 50  # behind the point
+MAX_TEXT = 10_000  # characters of what one call or sum takes or makes
+MAX_WORDS = 1_000_000  # characters in all
+MAX_DIGITS = 50  # behind the point
 NODES = {
     "Template", "Output", "TemplateData", "Name", "Const", "Assign", "Macro", "Call", "Keyword", "If", "CondExpr",
     "Test", "Filter", "List", "Tuple", "Dict", "Pair", "Concat", "Compare", "Operand", "And", "Or", "Not",
@@ -116,8 +116,8 @@ FILTERS = ("sum", "int", "float", "length", "round", "abs", "min", "max", "first
 
 def _with_few_digits(how):
     def written(value, *more, **named):
-        if any(isinstance(one, int) and one > MOST_DIGITS for one in (*more, *named.values())):
-            raise Refused(f"it writes a number with more than {MOST_DIGITS} digits")
+        if any(isinstance(one, int) and one > MAX_DIGITS for one in (*more, *named.values())):
+            raise ConfigError(f"it writes a number with more than {MAX_DIGITS} digits")
         return how(value, *more, **named)
 
     return written
@@ -129,9 +129,11 @@ def _refuse_all_but_words(tree) -> None:
 
     for node in tree.find_all(nodes.Node):
         if (name := type(node).__name__) not in NODES:
-            raise Refused(f"line {node.lineno} has a {name}, which a discussion may not; `values` reads several rows")
+            raise ConfigError(
+                f"line {node.lineno} has a {name}, which a discussion may not; `values` reads several rows"
+            )
         if isinstance(node, nodes.Const) and isinstance(node.value, int) and abs(node.value) > 2**63:
-            raise Refused(f"line {node.lineno} has a number that is too large")
+            raise ConfigError(f"line {node.lineno} has a number that is too large")
 
 
 def _environment(work: Work):
@@ -150,23 +152,23 @@ def _environment(work: Work):
         def call(self, __context, __obj, *given, **named):
             work.spend()
             for one in (*given, *named.values()):
-                work.longer(one, MOST_TEXT)
+                work.longer(one, MAX_TEXT)
             made = super().call(__context, __obj, *given, **named)
-            work.longer(made, MOST_TEXT)
+            work.longer(made, MAX_TEXT)
             return made
 
         def call_binop(self, context, operator, left, right):
             numbers = all(isinstance(one, int | float) and abs(one) < 1e30 for one in (left, right))
             filling = operator == "%" and isinstance(left, str) and not re.search(r"%[^a-z%]*(\d{3}|\*)", left)
             if not numbers and not filling:
-                raise Refused(f"it takes {operator} of what are no numbers, or too large; join words by ~")
-            work.longer(right, MOST_TEXT)
+                raise ConfigError(f"it takes {operator} of what are no numbers, or too large; join words by ~")
+            work.longer(right, MAX_TEXT)
             return super().call_binop(context, operator, left, right)
 
         def joined(self, *parts):
             """`a ~ b`: words that double in length would soon fill a memory."""
             made = "".join(map(str, parts))
-            work.longer(made, MOST_TEXT)
+            work.longer(made, MAX_TEXT)
             return made
 
     class Measured(CodeGenerator):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from perepisode.config import Refused
+from perepisode.config import ConfigError
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import Drawn
 from perepisode.report.tables import Table
@@ -39,7 +39,7 @@ def asked(formats: Iterable[str]) -> tuple[str, ...]:
     """Formats of figures; SVG is always among them, as report.md shows it."""
     wanted = set(formats) | {"svg"}
     if unknown := wanted - set(FORMATS):
-        raise Refused(f"a figure has no format {min(unknown)!r}; take some of {', '.join(FORMATS)}")
+        raise ConfigError(f"a figure has no format {min(unknown)!r}; take some of {', '.join(FORMATS)}")
     return tuple(one for one in FORMATS if one in wanted)
 
 

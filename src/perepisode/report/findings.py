@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.report import caveats
+from perepisode.report.formatting import few, number, p_value, percent, plus_minus, times
 from perepisode.report.statistics import frontiers, matched, pairs
 from perepisode.report.statistics.matched import RETURN, VIOLATIONS, Axis
 from perepisode.report.statistics.pairs import Pair
 from perepisode.report.statistics.points import Episodes, Point, View
 from perepisode.report.style import dilemma_name, look
-from perepisode.report.words import few, number, p_value, percent, plus_minus, times
 
-MOST_TOLD = 4  # pairs in sentences of their own; the table has all
-MOST_LISTED = 8  # agents in one sentence
+MAX_STATED = 4  # pairs in sentences of their own; the table has all
+MAX_LISTED = 8  # agents in one sentence
 LARGE = 1.5  # times the lighter tail: below it the difference is given in per cent
 
 
@@ -93,7 +93,7 @@ def _plain(view: View, found: list[Pair]) -> dict:
         "measured": harm.name,
         "whole_counts": harm.whole,
         "limit": harm.limit,
-        "cvar_fraction": harm.fraction,
+        "cvar_fraction": harm.alpha,
         "first_agent": chosen.label if chosen else None,
         "fixed_beforehand": matched.fixed(view),
         "p_corrected_for": sum(pair.p == pair.p for pair in found),
@@ -222,7 +222,7 @@ def _pair_view(view: View, found: list[Pair]) -> Iterator[str]:
     """Those that differ, or else the one that says most; the others in one sentence."""
     ordered, fixed = pairs.in_order(found), matched.fixed(view)
     differ = [pair for pair in ordered if pair.differ]
-    told = (differ if fixed else differ[:MOST_TOLD]) or ordered[:1]
+    told = (differ if fixed else differ[:MAX_STATED]) or ordered[:1]
     yield from (_pair_sentence(view, pair) for pair in told)
     rest = [pair for pair in ordered if pair not in told]
     if rest and fixed:
@@ -259,7 +259,7 @@ def _pair_sentence(view: View, pair: Pair) -> str:
 def _limit_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
     if chosen.allowed == chosen.allowed:
         limited = view.harm.limit == view.harm.limit
-        points = view.main[:MOST_LISTED] if limited else (chosen, *rivals)
+        points = view.main[:MAX_LISTED] if limited else (chosen, *rivals)
         shares = [(point.label, matched.tail(point, chosen).p_over.mean) for point in points]
         listed = ", ".join(f"{label} {percent(share)}" for label, share in shares)
         yield f"Episodes over the {'limit' if limited else 'budget'} of {chosen.allowed:g}: {listed}."

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from perepisode import reading
-from perepisode.config import Refused
+from perepisode import safe_io
+from perepisode.config import ConfigError
 
 TITLES = "titles.json"  # beside a page of replays, for reports that link to it
 
@@ -22,6 +22,6 @@ def filled(template: Path, **content) -> str:
 def titles(page: Path) -> list[str]:
     """What is to be seen on a page of replays."""
     try:
-        return [str(title) for title in reading.plain(page / TITLES, "make them with `perepisode watch`", list)]
-    except Refused as error:
-        raise Refused(f"{page} holds no episodes to watch: {error}") from None
+        return [str(title) for title in safe_io.plain(page / TITLES, "make them with `perepisode watch`", list)]
+    except ConfigError as error:
+        raise ConfigError(f"{page} holds no episodes to watch: {error}") from None

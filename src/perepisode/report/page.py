@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 
 import perepisode
-from perepisode import metrics, reading
+from perepisode import metrics, safe_io
 from perepisode.evaluation import episodes as episodes_table
 from perepisode.report import discussion as own_words
 from perepisode.report import exports, findings
 from perepisode.report.blocks import Inputs
+from perepisode.report.cost_measure import NAN
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import Drawn
-from perepisode.report.harm import NAN
 from perepisode.report.links import filled, titles
 from perepisode.report.sections import Section, sections
 from perepisode.report.statistics import curves as training
@@ -22,7 +22,7 @@ from perepisode.report.statistics import distilled
 from perepisode.report.statistics.points import Episodes, View
 from perepisode.report.style import dilemma_name, look, named, on_page
 from perepisode.runs import write_atomically
-from perepisode.trained import Trained
+from perepisode.zoo import AgentSource
 
 TEXT_COLUMNS = (
     "Agent", "Read between", "Kept", "Counted by", "Compared with", "Where", "Dilemma", "Quantity", "Policy",
@@ -36,29 +36,29 @@ FOLDED = ("training", "utilities", "optima", "measuring", "paper", "reading", "n
 def build(
     episode_paths: str | Path | Iterable[str | Path],
     out_dir: str | Path,
-    curves: Iterable[str | Path | Trained] = (),
+    curves: Iterable[str | Path | AgentSource] = (),
     utilities: Iterable[str | Path] = (),
     exact: Iterable[str | Path | dict] = (),
     watch: Iterable[str | Path] = (),
     discussion: str | Path | None = None,
-    limit: float = NAN,
-    cvar: float = metrics.WORST,
+    cost_limit: float = NAN,
+    alpha: float = metrics.WORST,
     names: Mapping[str, str] | None = None,
     formats: Iterable[str] = ("svg",),
-    told: Callable[[Inputs, findings.Finding], None] = lambda *_: None,
+    echo: Callable[[Inputs, findings.Finding], None] = lambda *_: None,
 ) -> Path:
     """Write index.html, report.md, summary.json, and of every figure and table its files; return the page's path.
 
     `curves` are trained agents, run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the
     exact optima of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over,
     distribution), `watch` folders that `perepisode watch` wrote, to link to, `discussion` a text whose numbers are
-    read from this report's tables (see report/discussion.py).  `limit` is what an episode may have, `cvar` the share of
+    read from this report's tables (see report/discussion.py).  `cost_limit` is what an episode may have, `alpha` the share of
     the episodes that the CVaR averages, and `names` has labels for methods.  `formats` are the kinds of files that
-    every figure is written as, of svg, pdf and png.  `told` hears what was found.
+    every figure is written as, of svg, pdf and png.  `echo` hears what was found.
     """
     kinds = exports.asked(formats)
     table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
-    study = Episodes(table, limit, cvar)
+    study = Episodes(table, cost_limit, alpha)
     del table  # the sorted columns are all that is needed from here on
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
     drawn = training.read(curves, study.arms)
@@ -71,7 +71,7 @@ def build(
                 frames = {block.name: block.frame for section in found for block in section.blocks}
                 found.insert(0, Section("discussion", "Discussion", words=own_words.read(discussion, frames)))
             page = _write(Path(out_dir), inputs, finding, found, kinds)
-        told(inputs, finding)
+        echo(inputs, finding)
     return page
 
 
@@ -92,7 +92,7 @@ def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
         if isinstance(one, dict):
             items.append(one)
             continue
-        items += reading.plain(one, "write it again, as a list of exact optima", list)
+        items += safe_io.plain(one, "write it again, as a list of exact optima", list)
     for item in items:
         if not isinstance(item, dict):
             raise ValueError(f"an exact optimum is an object with a label, not {item!r:.40}")
@@ -102,7 +102,7 @@ def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
         shares = item.get("distribution", [])
         numbers = [item["return"], item["mean_violations"], item["cvar"], item.get("p_over", 0.0)]
         numbers += shares if isinstance(shares, list) else [None]
-        if not all(np.isfinite(reading.number(value)) for value in numbers):
+        if not all(np.isfinite(safe_io.number(value)) for value in numbers):
             raise ValueError(f"exact optimum {item['label']!r} holds what is no number; write it again")
     return items
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from perepisode.report import elsewhere, measuring, tables, versus
+from perepisode.report import measurement, tables
 from perepisode.report.blocks import BLOCKS, Case, Inputs, Shown
-from perepisode.report.drawing import card, figures, training_figures
+from perepisode.report.drawing import figures, training_figures
 from perepisode.report.drawing.canvas import drawn
+from perepisode.report.formatting import slug
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.points import View
-from perepisode.report.style import dilemma_name
-from perepisode.report.words import slug
+from perepisode.report.style import dilemma_name, reference_of
 
-MOST_CURVES = 8  # lines that stay readable in one panel
+MAX_CURVES = 8  # lines that stay readable in one panel
 NOT_BINDING = (
     "This dilemma does not bind: even the unconstrained agent hardly ever violates. Frontier, "
     "distributions, matched tails and hypervolume are left out: without violations they say nothing."
@@ -49,9 +49,10 @@ class Section:
 def sections(inputs: Inputs) -> list[Section]:
     """All sections with something to show, in reading order; what is missing comes last, with reasons."""
     watch = "Replayed from their keys and actions; every count on such a page was counted again."
-    found = []
+    found, reference = [], reference_of(inputs.episodes.environment)
     for view in inputs.views:
-        found.append(Section(f"shipped-{slug(view.dilemma)}", "The agents that ship").filled(_shipped(view)))
+        opening = reference.opening(view) if reference else ()
+        found.append(Section(f"bundled-{slug(view.dilemma)}", "Bundled agents").filled(opening))
     for index, view in enumerate(inputs.views):
         intro = NOT_BINDING if view.binds is False else ""
         found.append(Section(f"dilemma-{index}", dilemma_name(view.dilemma), intro).filled(_dilemma(view, inputs)))
@@ -60,23 +61,14 @@ def sections(inputs: Inputs) -> list[Section]:
         Section("watch", "Worst episodes, to watch", watch, links=inputs.watch),
         Section("training", "Training").filled(_training(inputs)),
         Section("utilities", "Distilled utility").filled([_utilities(inputs)]),
-        Section("optima", "Exact optima").filled([measuring.exact_optima(inputs.exact)] if inputs.exact else []),
+        Section("optima", "Exact optima").filled([measurement.exact_optima(inputs.exact)] if inputs.exact else []),
         Section("measuring", "Protocol and detector").filled(_measuring(inputs)),
-        Section("paper", "Paper versus here").filled([_versus(inputs)]),
+        Section("paper", "Paper versus here").filled([reference.comparison(inputs)] if reference else []),
         Section("reading", "How to read, and where it comes from").filled(_reading(inputs)),
     ]
     left_out = [text for section in found if not section.blocks for text in section.left_out]
     shown = [section for section in found if section.blocks or section.links]
     return [*shown, *([Section("not-shown", "Not shown", left_out=left_out)] if left_out else [])]
-
-
-def _shipped(view: View) -> Iterator[Shown]:
-    """Only where agents that ship with the package are among those judged."""
-    found = elsewhere.known(view)
-    if len(found) > 2:
-        made = card.card([one.point for one in found], view.dilemma)
-        yield drawn(f"card_{slug(view.dilemma)}", "Episodes by violations", made)
-    yield elsewhere.table(view)
 
 
 def _dilemma(view: View, inputs: Inputs) -> Iterator[Shown]:
@@ -92,7 +84,7 @@ def _dilemma(view: View, inputs: Inputs) -> Iterator[Shown]:
         yield tables.cost_of_compliance(view, chosen)
     else:
         yield "Cost of compliance is left out: there is no unconstrained agent to compare with."
-    yield measuring.apart(view)
+    yield measurement.apart(view)
     yield tables.complete(view, inputs.episodes.dilemmas)
 
 
@@ -132,7 +124,7 @@ def _chosen_curves(groups: dict, view: View) -> dict:
     first = [chosen, *matched.partners(view, chosen)] if chosen else []
     compared = [(point.method, point.arm) for point in first]
     wanted = [("unconstrained", ""), *compared, ("esr", "k=0"), ("erm", "heuristic"), ("esr_distilled", ""), *groups]
-    return {key: groups[key] for key in [key for key in dict.fromkeys(wanted) if key in groups][:MOST_CURVES]}
+    return {key: groups[key] for key in [key for key in dict.fromkeys(wanted) if key in groups][:MAX_CURVES]}
 
 
 def _utilities(inputs: Inputs) -> Shown:
@@ -149,16 +141,10 @@ def _measuring(inputs: Inputs) -> list[Shown]:
         if view.binds is False or chosen is None:
             continue
         if inputs.episodes.protocols_differ or inputs.episodes.has(view.dilemma, "paper"):
-            found.append(measuring.protocols(inputs.episodes, view, chosen))
-        found.append(measuring.missed(inputs.episodes, view.dilemma))
+            found.append(measurement.protocols(inputs.episodes, view, chosen))
+        found.append(measurement.missed(inputs.episodes, view.dilemma))
     alone = "Protocol and detector are left out: there is one protocol and one count only."
     return found if any(found) else [alone]
-
-
-def _versus(inputs: Inputs) -> Shown:
-    elsewhere = "Paper versus here is left out: the paper's numbers are of another world than this one."
-    utilities = {name: one for name, (one, _) in inputs.utilities.items()}
-    return versus.paper_versus_here(inputs.episodes, utilities) or elsewhere
 
 
 def _reading(inputs: Inputs) -> Iterator[Shown]:
@@ -179,7 +165,7 @@ def _reading(inputs: Inputs) -> Iterator[Shown]:
         meanings["independent, least"] = f"the {harm.tail} that the mean implies: by Poisson's law, and at the least"
     shown = {"Metric": list(meanings), "Meaning": list(meanings.values())}
     yield tables.Table("definitions", "Definitions", "", shown, pd.DataFrame(shown))
-    yield measuring.runs(inputs.views)
+    yield measurement.runs(inputs.views)
     rows = [
         (Path(file["path"]).name, key, _plain(value))
         for file in inputs.episodes.provenance

@@ -4,15 +4,16 @@ import colorsys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from typing import Any, NamedTuple
 
-from perepisode import reading
-from perepisode.config import Refused
-from perepisode.environments import WORLDS
-from perepisode.methods import METHODS, Family
+from perepisode import safe_io
+from perepisode.config import ConfigError
+from perepisode.environments import ENVIRONMENTS
+from perepisode.methods import METHODS, ConstraintType
 
 
-class Look(NamedTuple):
+class MethodStyle(NamedTuple):
     """A method's name, colour, marker and line, as matplotlib takes them: no two methods differ in colour alone."""
 
     label: str
@@ -47,13 +48,19 @@ _ON_PAGE: ContextVar[tuple[str, ...]] = ContextVar("methods of the page, in orde
 _NAMES: ContextVar[Mapping[str, str]] = ContextVar("what the user calls methods", default={})  # noqa: B039
 
 
-def look(method: str) -> Look:
+def reference_of(environment: str) -> Any:
+    """The package that sets results in this environment beside published ones; None where there is none."""
+    env = ENVIRONMENTS.get(environment)
+    return import_module(env.reference) if env and env.reference else None
+
+
+def look(method: str) -> MethodStyle:
     """As the method declares.  What it leaves open, and all of a method that is not known, is what the methods before
     it on the page leave free."""
     colour, marker = _looks((*_ON_PAGE.get(), method))[method]
     places = list(PALETTE)
     line = _LINES[places.index(colour) % len(_LINES)] if colour in places else _LINES[0]
-    return Look(label(method), colour, marker, line)
+    return MethodStyle(label(method), colour, marker, line)
 
 
 def label(method: str) -> str:
@@ -67,11 +74,13 @@ def named(names: Mapping[str, str], methods: Iterable[str]) -> Iterator[None]:
     """What is written inside calls methods by these names, each of which must be one of the methods there are."""
     there = list(dict.fromkeys(methods))
     if unknown := [name for name in names if name not in there]:
-        raise Refused(f"no method is called {unknown[0]!r} that could be named otherwise; there are {', '.join(there)}")
+        raise ConfigError(
+            f"no method is called {unknown[0]!r} that could be named otherwise; there are {', '.join(there)}"
+        )
     called = [names.get(method) or method for method in there]
     if twice := [name for name in called if called.count(name) > 1]:
-        raise Refused(f"two methods would be called {twice[0]!r}; give each a name of its own")
-    before = _NAMES.set({method: reading.visible(name) for method, name in names.items()})
+        raise ConfigError(f"two methods would be called {twice[0]!r}; give each a name of its own")
+    before = _NAMES.set({method: safe_io.visible(name) for method, name in names.items()})
     try:
         yield
     finally:
@@ -115,15 +124,15 @@ def on_dark(colour: str) -> str:
     return "#" + "".join(f"{round(255 * part):02x}" for part in colorsys.hls_to_rgb(hue, 1 - 0.85 * light, saturation))
 
 
-def of_family(*families: Family) -> tuple[str, ...]:
+def of_family(*families: ConstraintType) -> tuple[str, ...]:
     """The methods whose setting states that."""
-    return tuple(name for name, method in METHODS.items() if method.family in families)
+    return tuple(name for name, method in METHODS.items() if method.constraint in families)
 
 
 def kin(method: str) -> tuple[str, ...]:
     """The method and its variants: one is no rival of the other."""
-    head = (METHODS[method].kin if method in METHODS else "") or method
-    return (head, *(name for name, other in METHODS.items() if other.kin == head))
+    head = (METHODS[method].variant_of if method in METHODS else "") or method
+    return (head, *(name for name, other in METHODS.items() if other.variant_of == head))
 
 
 def esr() -> tuple[str, ...]:
@@ -133,19 +142,21 @@ def esr() -> tuple[str, ...]:
 
 def per_episode() -> tuple[str, ...]:
     """The methods with a budget in each episode."""
-    return of_family(Family.EPISODE)
+    return of_family(ConstraintType.EPISODE)
 
 
 def sweeps(method: str) -> bool:
     """Whether its arms are a sweep that can be matched, not single points."""
     known = METHODS.get(method)
-    return known is None or bool(known.symbol) or known.family is Family.EPISODE
+    return known is None or bool(known.symbol) or known.constraint is ConstraintType.EPISODE
 
 
 def dilemma_name(dilemma: str) -> str:
     return dilemma.replace("_", " ").title()
 
 
-def harm_name(dilemma: str) -> str:
+def violation_name(dilemma: str) -> str:
     """What a violation is, where a world says it in a word or two."""
-    return next((world.harms[dilemma] for world in WORLDS.values() if dilemma in world.harms), "violations")
+    return next(
+        (env.violation_names[dilemma] for env in ENVIRONMENTS.values() if dilemma in env.violation_names), "violations"
+    )

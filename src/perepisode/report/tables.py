@@ -7,13 +7,13 @@ import pandas as pd
 
 from perepisode import metrics
 from perepisode.evaluation import compare
-from perepisode.report.harm import Harm
+from perepisode.report.cost_measure import CostMeasure
+from perepisode.report.formatting import number, p_value, percent, plus_minus, scientific, slug, times
 from perepisode.report.statistics import frontiers, matched, pairs
 from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View
 from perepisode.report.style import dilemma_name, look
-from perepisode.report.words import number, p_value, percent, plus_minus, scientific, slug, times
 
-MOST_PAIRS = 20  # shown; the CSV has all
+MAX_PAIRS = 20  # shown; the CSV has all
 SAME = (
     "Two agents have the same mean where the 95 % interval of the difference of their means, over seeds, holds zero "
     "(with one seed, where their means are within 1 %)."
@@ -49,7 +49,7 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     shown |= {"Return, difference": ["" if one is chosen else _change(*d[:2]) for one, d in zip(points, apart)]}
     frame[["returns_difference", "returns_difference_ci"]] = [one[:2] for one in apart]
     samples = [[seed.counts for seed in point.seeds] for point in points]
-    bounds = [compare.hierarchical_bootstrap(each, view.harm.fraction) for each in samples]
+    bounds = [compare.hierarchical_bootstrap(each, view.harm.alpha) for each in samples]
     shown["Bootstrap"] = [f"{view.harm.text(low)} – {view.harm.text(high)}" for low, high in bounds]
     shown["Tail / N"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
     frame["bootstrap_low"], frame["bootstrap_high"] = zip(*bounds)
@@ -90,7 +90,7 @@ def side_by_side(view: View) -> Table | None:
         for pair in found
     ]
     frame = pd.DataFrame(rows)
-    least = rows[:MOST_PAIRS]
+    least = rows[:MAX_PAIRS]
     shown = {
         "Agent": [row["agent"] for row in least],
         "Compared with": [row["other"] for row in least],
@@ -110,7 +110,7 @@ def side_by_side(view: View) -> Table | None:
     note = f"{which} {SAME} {_test_words(len(found))} Differences are the first agent's less the second's."
     if len(found) > len(least):
         note += f" The CSV has all {len(found)} pairs."
-    methods = [pair.heavier.method for pair in found[:MOST_PAIRS]]
+    methods = [pair.heavier.method for pair in found[:MAX_PAIRS]]
     return Table(f"pairs_{slug(view.dilemma)}", "Agents two by two", note, shown, frame, methods)
 
 
@@ -230,7 +230,7 @@ def _between(view: View) -> str:
 
 
 def _read_table(
-    harm: Harm, name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str, **more
+    harm: CostMeasure, name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str, **more
 ) -> Table:
     """A table of tails that are read between arms; `more` is for the CSV alone."""
     tails = [read.tail for read in reads if read.tail is not None]
@@ -259,7 +259,7 @@ def _change(mean: float, half: float) -> str:
 
 
 def _tails(
-    harm: Harm, labels: list[str], tails: list[matched.Tail], p: list[float], over: str
+    harm: CostMeasure, labels: list[str], tails: list[matched.Tail], p: list[float], over: str
 ) -> tuple[dict[str, list[str]], pd.DataFrame]:
     """What is compared, as it is shown and as it is exported."""
     tests = [one.against_focal for one in tails]
@@ -281,7 +281,7 @@ def _tails(
     return {heading: cells for heading, cells in shown.items() if heading and _says(harm, heading, cells)}, frame
 
 
-def _says(harm: Harm, heading: str, cells: list[str]) -> bool:
+def _says(harm: CostMeasure, heading: str, cells: list[str]) -> bool:
     """Whether a column says anything: where every episode costs something, P(>0) does not."""
     told = set(cells) - {"–"}
     return bool(told) and (harm.whole or heading != harm.any or bool(told - {percent(1.0)}))
@@ -357,7 +357,7 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
     return Table(f"complete_{slug(view.dilemma)}", "All agents", note, shown, frame, methods, wide=True)
 
 
-def _complete_row(point: Point, declared: list[metrics.Declared], others: list[str]) -> dict:
+def _complete_row(point: Point, declared: list[metrics.MetricSpec], others: list[str]) -> dict:
     agent = {
         "agent": point.label,
         "method": point.method,
@@ -382,11 +382,11 @@ def _complete_row(point: Point, declared: list[metrics.Declared], others: list[s
     for name in others:
         rest[f"violations_{name}"] = float(np.mean([seed.others[name].mean() for seed in point.seeds]))
         rest[f"cvar_{name}"] = float(np.mean([point.harm.worst(seed.others[name]) for seed in point.seeds]))
-    rest["steps"] = max(seed.steps for seed in point.seeds)
+    rest["total_timesteps"] = max(seed.total_timesteps for seed in point.seeds)
     return _joined(agent, counted, rest, {"seeds": len(point.seeds), "episodes": point.episodes})
 
 
-def _counted_cell(harm: Harm, metric: metrics.Declared, row: dict) -> str:
+def _counted_cell(harm: CostMeasure, metric: metrics.MetricSpec, row: dict) -> str:
     interval = metric.interval and not metric.largest
     values = row[metric.name], row[f"{metric.name}_ci"] if interval else float("nan")
     if metric.scaled:

@@ -10,30 +10,30 @@ from typing import Any
 
 import jax
 
-from perepisode import terminal
-from perepisode.config import Learner
-from perepisode.environments.craftax.world import Craftax
+from perepisode import console
+from perepisode.config import PPOConfig
+from perepisode.environments.craftax.env import Craftax
 from perepisode.runs import Run, versions, write_atomically
 from perepisode.study import profile
 from perepisode.training import ppo
 from perepisode.training.train import prepare, run_chunk
 
 
-def here() -> tuple[tuple[int, ...], Learner]:
+def here() -> tuple[tuple[int, ...], PPOConfig]:
     """What is measured where nothing is said: the paper's agent, and on a CPU a smaller one."""
     if jax.default_backend() == "cpu":
-        return (1, 3), replace(Learner(), envs=64, hidden=128)
-    return (1, 3, 8, 16), Learner()
+        return (1, 3), replace(PPOConfig(), num_envs=64, hidden_size=128)
+    return (1, 3, 8, 16), PPOConfig()
 
 
 def bench(
-    out: Path, populations: Sequence[int], learner: Learner, precisions: Sequence[str], profiled: bool = False
+    out: Path, populations: Sequence[int], config: PPOConfig, precisions: Sequence[str], profiled: bool = False
 ) -> None:
     """Measure and print the table; the JSON `out` grows with every row, so a limit loses none."""
     found = {"device": jax.devices()[0].device_kind, "versions": versions(), "training": []}
     for precision in precisions:
         for size in populations:
-            found["training"].append(training_row(size, replace(learner, precision=precision), profiled))
+            found["training"].append(training_row(size, replace(config, precision=precision), profiled))
             write_atomically(out, json.dumps(found, indent=1))
     print(f"{found['device']}, jax {found['versions']['jax']}")
     print(table(found["training"]))
@@ -51,10 +51,12 @@ def seconds_of(call: Callable[[], Any], repeats: int = 5) -> float:
     return sorted(times)[len(times) // 2]
 
 
-def training_row(size: int, learner: Learner, profiled: bool = False) -> dict[str, Any]:
+def training_row(size: int, config: PPOConfig, profiled: bool = False) -> dict[str, Any]:
     """Whole updates of one population of `size` runs on Craftax; if `profiled`, also what part each piece takes."""
-    run = Run(Craftax.name, Craftax.dilemmas[0], "lagrangian", {"budget": 1}, steps=learner.steps_per_update * 1000)
-    program, members = prepare(runs := [replace(run, seed=seed, learner=learner) for seed in range(size)])
+    run = Run(
+        Craftax.name, Craftax.dilemmas[0], "lagrangian", {"budget": 1}, total_timesteps=config.steps_per_update * 1000
+    )
+    program, members = prepare(runs := [replace(run, seed=seed, ppo=config) for seed in range(size)])
     params = ppo.initial_params(program, members, [run.seed for run in runs])
     state = jax.jit(partial(ppo.init, program))(members, params)
     began = time.perf_counter()
@@ -69,12 +71,12 @@ def training_row(size: int, learner: Learner, profiled: bool = False) -> dict[st
 
     seconds = seconds_of(again, 3) / 4
     row = {
-        "what": f"train {learner.precision}",
+        "what": f"train {config.precision}",
         "runs": size,
-        "worlds": learner.envs,
-        "hidden": learner.hidden,
+        "num_envs": config.num_envs,
+        "hidden_size": config.hidden_size,
         "ms_per_update": 1e3 * seconds,
-        "steps_per_second": size * learner.steps_per_update / seconds,
+        "steps_per_second": size * config.steps_per_update / seconds,
         "compile_seconds": compile_seconds,
         "peak_bytes": (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
     }
@@ -92,7 +94,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         [
             row["what"],
             str(row.get("runs", "")),
-            str(row["worlds"]),
+            str(row["num_envs"]),
             f"{row.get('ms_per_step', row.get('ms_per_update')):.2f}",
             _short(row["steps_per_second"]),
             f"{row['times_upstream']:.1f} ×" if "times_upstream" in row else "",
@@ -100,7 +102,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         ]
         for row in rows
     ]
-    return terminal.plain(("what", "runs", "worlds", "ms", "steps/s", "upstream", "compile"), cells)
+    return console.plain(("what", "runs", "envs", "ms", "steps/s", "upstream", "compile"), cells)
 
 
 def _short(number: float) -> str:

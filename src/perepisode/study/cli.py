@@ -10,32 +10,35 @@ from typing import Annotated, Literal
 
 import tyro
 
-from perepisode import later, outside
-from perepisode.config import Refused
-from perepisode.environments import WORLDS
+from perepisode import lazy, plugins
+from perepisode.config import ConfigError
+from perepisode.environments import ENVIRONMENTS
 from perepisode.runs import Run
 from perepisode.settings import like, setting
 from perepisode.study import matrix, packing, plan, slurm, state
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RunSelection:
     """Which runs: a world's matrix, some of it, and at what scale."""
 
-    # World: craftax (the paper's 183 runs), temptation (the same matrix in miniature), or your own as file.py:Class.
+    # Environment: craftax (the paper's 183 runs), temptation (the same matrix in miniature), or your own as file.py:Class.
     env: str = "craftax"
     only: str = ""  # Some of the runs, by dilemma, method, family or arm: no_killing,esr  or  ser,lagrangian,w=0.3,d=1.
-    steps: float | None = like(Run, "steps", None)  # Environment steps of each run; 1e9 on craftax if left out.
+    # Environment steps per run; the default is 1e9 on craftax.
+    total_timesteps: Annotated[float | None, tyro.conf.arg(aliases=("--steps",), metavar="NUMBER")] = like(
+        Run, "total_timesteps", None
+    )
     seeds: tuple[int, ...] = like(Run, "seed", ())  # Seeds; 42 123 7 if left out.
-    beyond: bool = False  # Add the baselines beyond the paper: saute, pid_lagrangian, cvar, chance.
+    extra_baselines: bool = False  # Add the baselines beyond the paper: saute, pid_lagrangian, cvar, chance.
 
     def families(self) -> dict[str, list[Run]]:
         found = self._all()
         return matrix.only(found, self.only) if self.only else found
 
     def _all(self) -> dict[str, list[Run]]:
-        own = matrix.of(outside.named("env", self.env, WORLDS), int(self.steps or 0), self.seeds)
-        return {**matrix.families(own), **(matrix.beyond(own) if self.beyond else {})}
+        own = matrix.of(plugins.named("env", self.env, ENVIRONMENTS), int(self.total_timesteps or 0), self.seeds)
+        return {**matrix.families(own), **(matrix.extra_baselines(own) if self.extra_baselines else {})}
 
     def runs(self) -> list[Run]:
         """The chosen runs, checked, with the pools that distilled arms among them need."""
@@ -43,7 +46,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Matrix(Chosen):
+class MatrixCommand(RunSelection):
     """List the study's runs."""
 
     # table: one line an arm; json and csv: one entry a run, with its id.
@@ -58,7 +61,7 @@ class Matrix(Chosen):
 
 
 @dataclass(frozen=True)
-class Packed(Chosen):
+class PackedSelection(RunSelection):
     """Which runs, and how they are packed."""
 
     pack: int = setting(0, low=0)  # Runs in one population; what the device is fastest with and can hold if left out.
@@ -78,7 +81,7 @@ class Packed(Chosen):
 
 
 @dataclass(frozen=True)
-class Plan(Packed):
+class PlanCommand(PackedSelection):
     """Packs, order, steps, memory and hours, before anything is started."""
 
     gpus: int = setting(0, low=0)  # GPUs that would share the work; this machine's if left out.
@@ -94,19 +97,21 @@ class Plan(Packed):
 
 
 @dataclass(frozen=True)
-class Start(Packed):
+class RunCommand(PackedSelection):
     """Train, judge, distill and report on this machine; start it again after any interruption."""
 
     workers: int = setting(0, low=0)  # Worker processes: one a GPU, or one on the CPU, if left out.
     checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
 
     def __call__(self) -> int:
-        later.require("study run")
+        lazy.require("study run")
         from perepisode.study import local
 
         device = packing.this_machine()
         if device.kind == "gpu" and self.workers > device.count:
-            raise Refused(f"--workers {self.workers} is more than the {device.count} GPUs here; one worker needs one")
+            raise ConfigError(
+                f"--workers {self.workers} is more than the {device.count} GPUs here; one worker needs one"
+            )
         study = plan.save(replace(self.study(), checkpoint_seconds=self.checkpoint_seconds), self.out)
         code = local.run(study, self.out, local.slots_for(device.kind, self.workers or device.count))
         if code == 0:
@@ -115,7 +120,7 @@ class Start(Packed):
 
 
 @dataclass(frozen=True)
-class Status:
+class StatusCommand:
     """Where a study stands, from its files alone; works from any terminal or machine that sees them."""
 
     out: Path = Path("study")  # Folder of the study.
@@ -134,7 +139,7 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Submit(slurm.Cluster, Packed):
+class SubmitCommand(slurm.Cluster, PackedSelection):
     """Hand the study to a SLURM cluster: arrays that checkpoint, requeue and resume by themselves."""
 
     slurm: bool = True  # The scheduler; SLURM is the only one there is.
@@ -160,14 +165,14 @@ class Submit(slurm.Cluster, Packed):
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyCommand:
     """The whole comparison: plan it, run it here, look at it, or hand it to a cluster."""
 
     action: tyro.conf.OmitArgPrefixes[
-        Annotated[Plan, tyro.conf.subcommand("plan")]
-        | Annotated[Start, tyro.conf.subcommand("run")]
-        | Annotated[Status, tyro.conf.subcommand("status")]
-        | Annotated[Submit, tyro.conf.subcommand("submit")]
+        Annotated[PlanCommand, tyro.conf.subcommand("plan")]
+        | Annotated[RunCommand, tyro.conf.subcommand("run")]
+        | Annotated[StatusCommand, tyro.conf.subcommand("status")]
+        | Annotated[SubmitCommand, tyro.conf.subcommand("submit")]
     ]
 
     def __call__(self) -> int:
@@ -175,7 +180,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Demo:
+class DemoCommand:
     """The finding in minutes on a laptop: three trained agents on Craftax, every method trained in miniature."""
 
     out: Path = Path("demo")  # Folder to write; a demo that was stopped goes on from it.
@@ -183,7 +188,7 @@ class Demo:
     workers: int = setting(0, low=0)  # Worker processes; one a core if left out.
 
     def __call__(self) -> int:
-        later.require("demo")
+        lazy.require("demo")
         from perepisode.study import demo
 
         return demo.run(self.out, self.craftax, self.workers)

@@ -41,9 +41,9 @@ def run(out: Path, craftax: bool, workers: int) -> int:
 def studies(craftax: bool) -> dict[str, plan.Study]:
     """By name.  Craftax comes first: its tasks are the longest, and the others fill the gaps behind them."""
     runs = matrix.flat(matrix.families(matrix.of("temptation")))
-    miniature = plan.compose(runs, Temptation.pack, checkpoint_seconds=CHECKPOINT_SECONDS)
-    shipped = plan.judging("craftax", SHIPPED)
-    return {**({"craftax": shipped} if craftax else {}), "temptation": miniature}
+    miniature = plan.compose(runs, Temptation.population_size, checkpoint_seconds=CHECKPOINT_SECONDS)
+    bundled = plan.judging("craftax", SHIPPED)
+    return {**({"craftax": bundled} if craftax else {}), "temptation": miniature}
 
 
 def cores() -> int:
@@ -64,17 +64,16 @@ def cpu_slot() -> dict[str, str]:
 
 
 def craftax_text(out: Path) -> str:
-    """What the shipped agents did here, beside the device that trained them and the paper; draws the card."""
-    from perepisode import terminal
+    """What the bundled agents did here, beside the device that trained them and the paper; draws the card."""
+    from perepisode import console
     from perepisode.evaluation import episodes
-    from perepisode.report import elsewhere
-    from perepisode.report.drawing import card
+    from perepisode.paper_comparison import bundled, card
+    from perepisode.report.formatting import percent
     from perepisode.report.statistics.points import Episodes
-    from perepisode.report.words import percent
 
     table = episodes.read(out / "craftax" / "episodes", without=episodes.REPLAY_COLUMNS)
     view = Episodes(table).view("no_killing")
-    found = elsewhere.known(view)
+    found = bundled.known(view)
     written = card.write([one.point for one in found], view.dilemma, out / "card")
     shares = ", ".join(f"{one.point.label} in {percent(one.here['over_1'])}" for one in reversed(found))
     verdict = f"More than one passive creature in an episode is killed by\n{shares}; one seed each."
@@ -82,7 +81,7 @@ def craftax_text(out: Path) -> str:
     rows = [(one.point.label, *(one.written(name) for name in ("return", "over_1", "cvar"))) for one in found]
     return (
         f"Craftax, No Killing: {found[0].point.episodes} episodes an agent, judged on this machine;\n"
-        f"in brackets the GPU that trained it, and the paper.\n{terminal.plain(headings, rows)}\n{verdict}\n"
+        f"in brackets the GPU that trained it, and the paper.\n{console.plain(headings, rows)}\n{verdict}\n"
         + "\n".join(f"wrote {path}" for path in written)
     )
 
@@ -96,7 +95,7 @@ def headlines(out: Path) -> dict[str, float | str]:
     from perepisode.evaluation import compare, episodes
 
     table = episodes.read(out / "episodes", without=episodes.REPLAY_COLUMNS)
-    table = table[table["in_first"] & (table["gamma"] == Temptation.shape.gamma)]
+    table = table[table["in_first"] & (table["gamma"] == Temptation.sweep.gamma)]
     esr = _by_seed(table, "esr", "k=1")
     mean_return = float(np.mean([seed["return"].mean() for seed in esr]))
     linear = _linear_at(table, mean_return)

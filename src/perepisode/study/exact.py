@@ -6,31 +6,31 @@ from typing import Any
 
 import numpy as np
 
-from perepisode.environments import World, make
+from perepisode.environments import Environment, make
 from perepisode.environments.temptation import Temptation
-from perepisode.methods.esr import BUDGET_CHARGE, STRICT_CHARGE, Esr
+from perepisode.methods.esr import BUDGET_RHO_U, STRICT_RHO_U, Esr
 from perepisode.runs import write_atomically
 
 BUDGETS = (0, 1, 2, 4)
 
 
-def optima(world: World) -> list[dict[str, Any]]:
+def optima(env: Environment) -> list[dict[str, Any]]:
     """ESR optima first, then the linear frontier; each price also matched to one of the ESR optima's returns."""
-    truth = world.exact
+    truth = env.exact
     # beyond its budget an episode earns nothing and pays for every violation: k + 2 is out of an optimum's reach
-    found = [(k, truth.esr_optimum(world, stated_utility(k), most=k + 2)) for k in BUDGETS]
+    found = [(k, truth.esr_optimum(env, stated_utility(k), most=k + 2)) for k in BUDGETS]
     items = [_item(f"k={k}", Esr.name, exact, k) for k, exact in found]
     for price in (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5):
-        items.append(_item(f"price {price:g}", "linear", truth.linear_price(world, price), 1))
+        items.append(_item(f"price {price:g}", "linear", truth.linear_price(env, price), 1))
     for k, exact in found[1:]:
-        price = truth.price_for_mean_return(world, exact.mean_return)
-        items.append(_item(f"price {price:.2f}, matched to k={k}", "linear", truth.linear_price(world, price), k))
+        price = truth.price_for_mean_return(env, exact.mean_return)
+        items.append(_item(f"price {price:.2f}, matched to k={k}", "linear", truth.linear_price(env, price), k))
     return items
 
 
 def stated_utility(budget: int):
     """u(R_ext, v) = σ(s (k + 0.5 - v)) R_ext - ρ_u v in plain NumPy, written apart from the trained one."""
-    charge = BUDGET_CHARGE if budget else STRICT_CHARGE
+    charge = BUDGET_RHO_U if budget else STRICT_RHO_U
 
     def utility(task_return: np.ndarray, count: np.ndarray) -> np.ndarray:
         gate = 1.0 / (1.0 + np.exp(-Esr.sharpness * (budget + 0.5 - count)))
@@ -60,11 +60,11 @@ def write(path: Path, env: str) -> Path:
 
 def linear_return_at(mean_count: float) -> float:
     """What the miniature's best linear agent earns that yields `mean_count` times an episode: its mean frontier."""
-    world = Temptation()
-    return world.exact.linear_price(world, world.exact.price_for_mean_count(world, mean_count)).mean_return
+    env = Temptation()
+    return env.exact.linear_price(env, env.exact.price_for_mean_count(env, mean_count)).mean_return
 
 
 def linear_cvar_at(task_return: float) -> float:
     """Exact CVaR of the miniature's linear agent that earns `task_return`."""
-    world = Temptation()
-    return world.exact.linear_price(world, world.exact.price_for_mean_return(world, task_return)).cvar()
+    env = Temptation()
+    return env.exact.linear_price(env, env.exact.price_for_mean_return(env, task_return)).cvar()

@@ -6,9 +6,9 @@ import json
 import textwrap
 from collections.abc import Sequence
 
-from perepisode import terminal
+from perepisode import console
 from perepisode.runs import Run, folder_name
-from perepisode.study.packing import GIB, Bench, Device, memory_of, pack, programs
+from perepisode.study.packing import GIB, BenchResult, Device, memory_of, pack, programs
 from perepisode.study.plan import Study, Task
 
 Families = dict[str, list[Run]]
@@ -24,9 +24,9 @@ def table(families: Families) -> str:
             arms.setdefault((run.dilemma, run.method, run.arm, f"{run.gamma:g}"), []).append(run)
         rows += [[family, *arm, " ".join(str(run.seed) for run in members)] for arm, members in arms.items()]
     counts = " + ".join(f"{family} {len(runs)}" for family, runs in families.items())
-    steps = {run.steps for runs in families.values() for run in runs}
+    steps = {run.total_timesteps for runs in families.values() for run in runs}
     total = sum(map(len, families.values()))
-    listed = terminal.plain(("family", "dilemma", "method", "arm", "gamma", "seeds"), rows)
+    listed = console.plain(("family", "dilemma", "method", "arm", "gamma", "seeds"), rows)
     return f"{listed}\n{total} runs of {', '.join(f'{n:.3g}' for n in sorted(steps))} steps: {counts}\n"
 
 
@@ -36,7 +36,7 @@ def as_json(families: Families) -> str:
 
 def as_csv(families: Families) -> str:
     text = io.StringIO()
-    columns = ("id", "family", "env", "dilemma", "method", "arm", "gamma", "seed", "steps", "folder")
+    columns = ("id", "family", "env", "dilemma", "method", "arm", "gamma", "seed", "total_timesteps", "folder")
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(_entry(family, run) for family, runs in families.items() for run in runs)
@@ -53,7 +53,7 @@ FORMATS = {"table": table, "json": as_json, "csv": as_csv}
 # ---- the plan -----------------------------------------------------------------------------------------------
 
 
-def plan_text(study: Study, bench: Bench, device: Device, gpus: int = 0) -> str:
+def plan_text(study: Study, bench: BenchResult, device: Device, gpus: int = 0) -> str:
     """Packs in order with their memory and hours, and the whole study's; `gpus` are those that would share it."""
     known = bench.known_for(device, gpus)
     rows = [_task_row(task, bench, known) for task in study.tasks]
@@ -61,21 +61,21 @@ def plan_text(study: Study, bench: Bench, device: Device, gpus: int = 0) -> str:
     steps, packs = sum(task.steps for task in study.tasks), len(study.of_kind("train"))
     memory = f"{device.memory / GIB:.0f} GiB a {'gpu' if gpus else device.kind}"
     return (
-        f"{terminal.plain(headings, _broken(headings, rows))}\n"
+        f"{console.plain(headings, _broken(headings, rows))}\n"
         f"{study.runs} runs in {packs} packs, {steps:.3g} steps; packed for {memory}\n"
         f"{_time(study, bench, known, gpus or device.count)}\n{_sharing(study)}"
     )
 
 
-def _time(study: Study, bench: Bench, known: bool, devices: int) -> str:
+def _time(study: Study, bench: BenchResult, known: bool, devices: int) -> str:
     """What the whole study takes, on what, and who says so."""
     hours = bench.hours(sum(task.steps for task in study.tasks))
     speed = f"{bench.steps_per_second:,.0f} steps/s"
     if not known:
-        sizes = study.tasks[0].members[0].run().learner
+        sizes = study.tasks[0].members[0].run().ppo
         return (
             f"hours are not known: there is no GPU here; {bench.device} takes {_duration(hours)} at {speed}\n"
-            f"to measure this machine: perepisode bench --envs {sizes.envs} --hidden {sizes.hidden}, then --bench FILE"
+            f"to measure this machine: perepisode bench --envs {sizes.num_envs} --hidden {sizes.hidden_size}, then --bench FILE"
         )
     if bench.source:
         said = f"{_duration(hours)} at {speed}, measured on {bench.device or 'some device'} ({bench.source})"
@@ -105,7 +105,7 @@ def _sharing(study: Study) -> str:
     )
 
 
-def _task_row(task: Task, bench: Bench, known: bool) -> list[str]:
+def _task_row(task: Task, bench: BenchResult, known: bool) -> list[str]:
     said = "\n".join(filter(None, (_what(task), _after(task))))
     if not task.members:
         return [task.name, *[""] * (4 if known else 3), said]
@@ -132,7 +132,7 @@ def _after(task: Task) -> str:
 
 def _broken(headings: Sequence[str], rows: list[list[str]]) -> list[list[str]]:
     """With the parts of the last cell side by side where they fit, and in lines of their own where they do not."""
-    widths = [max(len(row[i]) for row in [headings, *rows]) + terminal.GAP for i in range(len(headings) - 1)]
+    widths = [max(len(row[i]) for row in [headings, *rows]) + console.GAP for i in range(len(headings) - 1)]
     room = max(20, WIDTH - sum(widths))
     broken = []
     for *cells, last in rows:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from perepisode.runs import held
-from perepisode.study import overview, state, work
-from perepisode.study.files import TaskFolder, last_line
+from perepisode.study import overview, run_task, state
 from perepisode.study.plan import Study
+from perepisode.study.task_folder import TaskFolder, last_line
 
 POLL_SECONDS = 0.5
 # followed by the study's folder and the task's name; -P: no module is taken from the folder one happens to be in
-WORKER = (sys.executable, "-P", "-m", "perepisode.study.work")
+WORKER = (sys.executable, "-P", "-m", "perepisode.study.run_task")
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class Supervisor:
                 continue
             del self.busy[slot]
             said = last_line(folder.log, worker.log_begins)
-            if code == work.DISK:
+            if code == run_task.DISK:
                 self.ended = f"{folder.failed or said or 'a write failed'}; log: {folder.log}"
-            elif code not in (work.DONE, work.RESUME) and not folder.failed:
+            elif code not in (run_task.DONE, run_task.RESUME) and not folder.failed:
                 folder.fail(f"{_how(code)}: {said}" if said else _how(code))
-            elif code == work.RESUME and not self.ended:
+            elif code == run_task.RESUME and not self.ended:
                 self.tried.discard(folder.path)  # somebody stopped that one worker: it goes on
 
     def stop(self, why: str) -> None:
@@ -109,11 +109,11 @@ def run_all(studies: Mapping[Path, Study], slots: list[dict[str, str]], view: ov
                 signal.signal(number, handler)
     if supervisor.ended:
         print(f"stopped: {supervisor.ended}; start the same command again to go on")
-        return work.RESUME if supervisor.ended.startswith("by SIG") else work.DISK
+        return run_task.RESUME if supervisor.ended.startswith("by SIG") else run_task.DISK
     if all(one.state == "done" for one in _named(states)):
-        return work.DONE
+        return run_task.DONE
     print(f"perepisode: {_failure(states)}", file=sys.stderr)
-    return work.FAILED
+    return run_task.FAILED
 
 
 def _failure(states: Mapping[Path, list[state.TaskState]]) -> str:

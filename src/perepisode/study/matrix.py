@@ -7,7 +7,7 @@
     esr          3 dilemmas x {stated k = 0, distilled}                                       18
     budget       the two binding dilemmas x k in {1, 2, 4}                                    18
     ser_racc     3 dilemmas x the two weights matched to the ESR arms                         18
-    twins        the twins of `esr` with the other discount                                   18
+    gamma1       the γ = 1 ablation of `esr`                                                  18
 
 Every arm has 3 seeds.  The paper does not say which two weights are matched and which arms have a twin; here they
 are w = 0.1 and 0.3, whose returns lie nearest to the budget arms', and both arms of `esr` on all three dilemmas.
@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perepisode.config import Refused, Shape, canonical, one_of
-from perepisode.environments import WORLDS, World
-from perepisode.methods import METHODS, PAPER, Family
+from perepisode.config import ConfigError, SweepGrid, canonical, one_of
+from perepisode.environments import ENVIRONMENTS, Environment
+from perepisode.methods import METHODS, PAPER, ConstraintType
 from perepisode.methods.erm import TOLERATED
 from perepisode.methods.esr_distilled import POOL
 from perepisode.runs import Run
@@ -30,43 +30,49 @@ from perepisode.runs import Run
 class Matrix:
     """A world and what its matrix is built from."""
 
-    world: type[World]
-    shape: Shape
+    env: type[Environment]
+    sweep: SweepGrid
 
     @property
     def binding(self) -> tuple[str, ...]:
-        return self.shape.binding or self.world.dilemmas
+        return self.sweep.binding or self.env.dilemmas
 
     @property
     def steps(self) -> int:
-        return self.shape.steps or self.world.steps
+        return self.sweep.total_timesteps or self.env.total_timesteps
 
     def arms(self, method: str, settings: Iterable[Mapping[str, Any]], dilemmas: Iterable[str] = ()) -> list[Run]:
         """One method on some dilemmas (all, if none is named), at each of its settings, with every seed."""
-        world, shape = self.world, self.shape
+        env, sweep = self.env, self.sweep
         return [
-            Run(world.name, dilemma, method, chosen, seed, shape.gamma, self.steps, learner=world.learner)
-            for dilemma in dilemmas or world.dilemmas
+            Run(env.name, dilemma, method, chosen, seed, sweep.gamma, self.steps, ppo=env.ppo)
+            for dilemma in dilemmas or env.dilemmas
             for chosen in settings
-            for seed in shape.seeds
+            for seed in sweep.seeds
         ]
 
     def swept(self, method: str) -> list[dict[str, Any]]:
         """The settings of a method's arms, by what its family states."""
-        shape, own = self.shape, METHODS[method]
-        values = {Family.PRICE: shape.weights, Family.MEAN: shape.mean_budgets, Family.EPISODE: shape.episode_budgets}
-        if not own.symbol or own.family not in values:
+        sweep, own = self.sweep, METHODS[method]
+        values = {
+            ConstraintType.PRICE: sweep.weights,
+            ConstraintType.MEAN: sweep.mean_budgets,
+            ConstraintType.EPISODE: sweep.episode_budgets,
+        }
+        if not own.symbol or own.constraint not in values:
             return [{}]
-        return [{own.swept: value} for value in values[own.family]]
+        return [{own.swept: value} for value in values[own.constraint]]
 
 
 def of(env: str, steps: int = 0, seeds: Iterable[int] = ()) -> Matrix:
     """The matrix of a world, with other steps or seeds where they are given."""
-    one_of("env", env, WORLDS)
-    shape, seeds = WORLDS[env].shape, tuple(seeds)
+    one_of("env", env, ENVIRONMENTS)
+    sweep, seeds = ENVIRONMENTS[env].sweep, tuple(seeds)
     if len(set(seeds)) < len(seeds):
-        raise Refused(f"--seeds {' '.join(map(str, seeds))} names a seed twice")
-    return Matrix(WORLDS[env], replace(shape, steps=steps or shape.steps, seeds=seeds or shape.seeds))
+        raise ConfigError(f"--seeds {' '.join(map(str, seeds))} names a seed twice")
+    return Matrix(
+        ENVIRONMENTS[env], replace(sweep, total_timesteps=steps or sweep.total_timesteps, seeds=seeds or sweep.seeds)
+    )
 
 
 def paper() -> list[Run]:
@@ -76,21 +82,21 @@ def paper() -> list[Run]:
 
 def families(matrix: Matrix) -> dict[str, list[Run]]:
     """Every run of the matrix, by family in the paper's order."""
-    shape, arms, first = matrix.shape, matrix.arms, matrix.world.dilemmas[:1]
+    sweep, arms, first = matrix.sweep, matrix.arms, matrix.env.dilemmas[:1]
     found = {
         # trained once: it is rewarded for the task alone, and evaluation counts every dilemma
         "erm": arms("unconstrained", [{}], first) + arms("erm", [{"enforcement": name} for name in TOLERATED]),
         "ser": arms("ser", matrix.swept("ser")),
-        "lagrangian": arms("lagrangian", [{**one, "rate": shape.dual_rate} for one in matrix.swept("lagrangian")]),
+        "lagrangian": arms("lagrangian", [{**one, "lambda_lr": sweep.lambda_lr} for one in matrix.swept("lagrangian")]),
     }
     found["esr"] = arms("esr", [{"budget": 0}]) + _distilled(matrix, found["erm"] + found["ser"])
     found["budget"] = arms("esr", matrix.swept("esr"), matrix.binding)
-    found["ser_racc"] = arms("ser_racc", [{"weight": weight} for weight in shape.matched_weights])
-    found["twins"] = [replace(run, gamma=shape.twin_gamma) for run in found["esr"]]
+    found["ser_racc"] = arms("ser_racc", [{"weight": weight} for weight in sweep.matched_weights])
+    found["gamma1"] = [replace(run, gamma=sweep.ablation_gamma) for run in found["esr"]]
     return found
 
 
-def beyond(matrix: Matrix) -> dict[str, list[Run]]:
+def extra_baselines(matrix: Matrix) -> dict[str, list[Run]]:
     """Every other method on the binding dilemmas, those that the paper names as future work first; not of its 183."""
     return {name: matrix.arms(name, matrix.swept(name), matrix.binding) for name in METHODS if name not in PAPER}
 
@@ -115,7 +121,7 @@ def utility_label(pool: Iterable[Run]) -> str:
 
 def _distilled(matrix: Matrix, pool: list[Run]) -> list[Run]:
     arms = []
-    for dilemma in matrix.world.dilemmas:
+    for dilemma in matrix.env.dilemmas:
         label = utility_label(pool_of(pool, dilemma))
         arms += matrix.arms("esr_distilled", [{"utility": label}], [dilemma])
     return arms
@@ -136,7 +142,7 @@ def only(found: Mapping[str, list[Run]], words: str) -> dict[str, list[Run]]:
     """The runs that `words` name, e.g. `no_killing,esr`: words of one kind widen the choice, kinds narrow it."""
     kinds = [_wanted(found, word) for word in filter(None, (word.strip() for word in words.split(",")))]
     if not kinds:
-        raise Refused(f"--only {words!r} names nothing; leave it out for all runs")
+        raise ConfigError(f"--only {words!r} names nothing; leave it out for all runs")
     wanted: dict[str, set[str]] = {}
     for kind, word in kinds:
         wanted.setdefault(kind, set()).add(word)
@@ -146,7 +152,9 @@ def only(found: Mapping[str, list[Run]], words: str) -> dict[str, list[Run]]:
     }
     if not any(chosen.values()):
         listed = "; ".join(f"{kind}: {', '.join(sorted(words))}" for kind, words in wanted.items())
-        raise Refused(f"--only {words} leaves no run; a run must have one of each kind, and none has one of {listed}")
+        raise ConfigError(
+            f"--only {words} leaves no run; a run must have one of each kind, and none has one of {listed}"
+        )
     return {family: runs for family, runs in chosen.items() if runs}
 
 
@@ -166,7 +174,7 @@ def _wanted(found: Mapping[str, list[Run]], word: str) -> tuple[str, str]:
     for kind, words in known.items():
         if word in words:
             return kind, word
-    elsewhere = {name for world in WORLDS.values() for name in world.dilemmas}
+    elsewhere = {name for env in ENVIRONMENTS.values() for name in env.dilemmas}
     hint = " (a dilemma of another --env)" if word in elsewhere else ""
     listed = "; ".join(f"{kind}: {', '.join(sorted(words))}" for kind, words in known.items())
-    raise Refused(f"--only {word!r} is unknown{hint}; {listed}")
+    raise ConfigError(f"--only {word!r} is unknown{hint}; {listed}")

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from perepisode import terminal
+from perepisode import console
 from perepisode.study import state
 from perepisode.study.state import TaskState
 from perepisode.training.progress import duration
@@ -34,7 +34,7 @@ def summary(states: Sequence[TaskState], workers: int = 0) -> str:
 
 
 def plain(states: Sequence[TaskState], workers: int = 0) -> str:
-    return terminal.plain(HEADINGS, [columns(one) for one in states]) + "\n" + summary(states, workers)
+    return console.plain(HEADINGS, [columns(one) for one in states]) + "\n" + summary(states, workers)
 
 
 class View:
@@ -92,4 +92,4 @@ class Table(View):
 
 
 def for_this_terminal(workers: int) -> View:
-    return Table(workers) if terminal.redraws() else Lines(workers)
+    return Table(workers) if console.redraws() else Lines(workers)

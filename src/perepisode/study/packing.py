@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perepisode import reading
-from perepisode.config import Refused
-from perepisode.environments import WORLDS, make
+from perepisode import legacy, safe_io
+from perepisode.config import ConfigError
+from perepisode.environments import ENVIRONMENTS, make
 from perepisode.runs import Run
 
 USABLE = 0.85  # of a device's memory; the rest goes to the runtime and to fragmentation
@@ -28,7 +28,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Bench:
+class BenchResult:
     """What a benchmark measured: the fastest population, its steps a second, and memory a run where it was seen."""
 
     steps_per_second: float
@@ -45,31 +45,31 @@ class Bench:
         return bool(self.source or gpus) or not self.device or device.kind == "gpu"
 
 
-def bench_of(path: Path | None, run: Run) -> Bench:
+def bench_of(path: Path | None, run: Run) -> BenchResult:
     """The figure that `perepisode bench` measured for agents of this size, or the stated default."""
     if path is None:
-        world = WORLDS[run.env]
-        return Bench(world.speed, device=world.measured_on)
+        env = ENVIRONMENTS[run.env]
+        return BenchResult(env.speed, device=env.measured_on)
     try:
-        plain = reading.plain(path, "make one with `perepisode bench`")
-        rows, device = plain["training"], str(plain.get("device", ""))[:40]
-        sizes = sorted({(row["worlds"], row["hidden"]) for row in rows})
-        rows = [row for row in rows if (row["worlds"], row["hidden"]) == (run.learner.envs, run.learner.hidden)]
+        plain = safe_io.plain(path, "make one with `perepisode bench`")
+        rows, device = list(map(legacy.bench, plain["training"])), str(plain.get("device", ""))[:40]
+        sizes = sorted({(row["num_envs"], row["hidden_size"]) for row in rows})
+        rows = [row for row in rows if (row["num_envs"], row["hidden_size"]) == (run.ppo.num_envs, run.ppo.hidden_size)]
         best = max(rows, key=lambda row: row["steps_per_second"], default=None)
         if best is None:
-            raise Refused(
-                f"--bench {path} measured envs x hidden {sizes}, not {run.learner.envs} x {run.learner.hidden}; "
+            raise ConfigError(
+                f"--bench {path} measured envs x hidden {sizes}, not {run.ppo.num_envs} x {run.ppo.hidden_size}; "
                 "measure again with these sizes"
             )
         # memory is the process's peak so far, so that only the largest population's is its own
         most = max(rows, key=lambda row: row["runs"])
         each = (most.get("peak_bytes") or math.nan) / most["runs"]
-        return Bench(float(best["steps_per_second"]), each, int(best["runs"]), device, str(path))
-    except Refused as error:
-        raise Refused(f"--bench is no benchmark: {error}") from None
+        return BenchResult(float(best["steps_per_second"]), each, int(best["runs"]), device, str(path))
+    except ConfigError as error:
+        raise ConfigError(f"--bench is no benchmark: {error}") from None
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else reading.first_line(error)
-        raise Refused(f"--bench {path} is no benchmark ({reason}); make one with `perepisode bench`") from None
+        reason = f"it has no {error}" if isinstance(error, KeyError) else safe_io.first_line(error)
+        raise ConfigError(f"--bench {path} is no benchmark ({reason}); make one with `perepisode bench`") from None
 
 
 def this_machine() -> Device:
@@ -104,37 +104,37 @@ def memory_of(run: Run) -> float:
     Worlds (a state, its copies inside the step, and the batch of fresh ones), the stored rollout, one minibatch's
     expanded input and activations with their gradients, and four copies of the weights (Adam, gradient).
     """
-    learner = run.learner
-    one = make(run.env, **run.world).footprint()
-    wide = 2 if learner.precision == "bf16" else 4
-    worlds = one.state * (4 * learner.envs + min(learner.envs, 256))
-    rollout = 2 * learner.envs * learner.rollout * (one.observation + 4 * 8)
-    rows = learner.envs // learner.minibatches * learner.rollout
-    batch = rows * (one.features * wide + 32 * learner.hidden * 4)
-    weights = one.features * learner.hidden + 10 * learner.hidden**2
+    config = run.ppo
+    one = make(run.env, **run.env_settings).footprint()
+    wide = 2 if config.precision == "bf16" else 4
+    worlds = one.state * (4 * config.num_envs + min(config.num_envs, 256))
+    rollout = 2 * config.num_envs * config.num_steps * (one.observation + 4 * 8)
+    rows = config.num_envs // config.num_minibatches * config.num_steps
+    batch = rows * (one.features * wide + 32 * config.hidden_size * 4)
+    weights = one.features * config.hidden_size + 10 * config.hidden_size**2
     return float(worlds + rollout + batch + 4 * 4 * weights)
 
 
-def largest(run: Run, device: Device, bench: Bench) -> int:
+def largest(run: Run, device: Device, bench: BenchResult) -> int:
     """How many such runs one device holds."""
     each = bench.bytes_per_run if bench.bytes_per_run == bench.bytes_per_run else memory_of(run)
     return int(USABLE * device.memory // each)
 
 
-def size_for(run: Run, device: Device, bench: Bench, asked: int = 0) -> int:
+def size_for(run: Run, device: Device, bench: BenchResult, asked: int = 0) -> int:
     """Runs a pack: what was asked for if it fits, otherwise what the device is fastest with."""
     fits, each = largest(run, device, bench), memory_of(run) / GIB
     if fits < 1:
-        raise Refused(
+        raise ConfigError(
             f"one run needs about {each:.2f} GiB and the {device.kind} has {device.memory / GIB:.1f}; "
             "use fewer envs or a smaller hidden size"
         )
     if asked > fits:
-        raise Refused(
+        raise ConfigError(
             f"--pack {asked} needs about {asked * each:.1f} GiB and the {device.kind} has "
             f"{device.memory / GIB:.1f}; the largest that fits is --pack {fits}"
         )
-    return asked or min(bench.runs or WORLDS[run.env].pack, fits)
+    return asked or min(bench.runs or ENVIRONMENTS[run.env].population_size, fits)
 
 
 def pack(runs: Iterable[Run], size: int) -> list[tuple[Run, ...]]:

@@ -17,15 +17,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from perepisode import reading, settings
-from perepisode.config import Protocol, Refused, canonical
-from perepisode.environments import WORLDS
+from perepisode import legacy, safe_io, settings
+from perepisode.config import ConfigError, EvalConfig, canonical
+from perepisode.environments import ENVIRONMENTS
 from perepisode.methods.esr_distilled import POOL
 from perepisode.runs import Run, folder_name, write_atomically
 from perepisode.settings import setting
 from perepisode.study import matrix, packing
 
-FORMAT = 1
+FORMAT = 2
 KINDS = ("train", "judge", "distill", "exact", "replay", "report")  # of task; what each does is in work.py
 
 
@@ -36,12 +36,12 @@ class Member:
     id: str
     folder: str
     updates: int
-    steps: int
+    total_timesteps: int
     plain: dict[str, Any]  # Run.to_json
 
     @classmethod
     def of(cls, run: Run) -> Member:
-        return cls(run.id, folder_name(run), run.updates, run.steps, run.to_json())
+        return cls(run.id, folder_name(run), run.updates, run.total_timesteps, run.to_json())
 
     def run(self) -> Run:
         return Run.from_json(self.plain)
@@ -64,14 +64,14 @@ class Task:
 
     @property
     def steps(self) -> int:
-        return sum(member.steps for member in self.members)
+        return sum(member.total_timesteps for member in self.members)
 
 
 @dataclass(frozen=True)
 class Study:
     env: str
     tasks: tuple[Task, ...]
-    evaluation: Protocol = field(default_factory=Protocol)
+    evaluation: EvalConfig = field(default_factory=EvalConfig)
     checkpoint_seconds: float = setting(600.0, low=0)
     chunk: int = setting(10, low=1)
 
@@ -85,7 +85,7 @@ class Study:
         for task in self.tasks:
             if task.name == name:
                 return task
-        raise Refused(f"this study has no task {name!r}; it has {', '.join(task.name for task in self.tasks)}")
+        raise ConfigError(f"this study has no task {name!r}; it has {', '.join(task.name for task in self.tasks)}")
 
     def of_kind(self, kind: str) -> list[Task]:
         return [task for task in self.tasks if task.kind == kind]
@@ -104,13 +104,13 @@ def judging(env: str, packs: Sequence[Sequence[str]]) -> Study:
     judged = [Task(f"judge-{i:02d}", "judge", agents=tuple(names)) for i, names in enumerate(packs, 1)]
     replay = Task("replay", "replay", tuple(task.name for task in judged))
     tasks = (*judged, replay, Task("report", "report", tuple(task.name for task in (*judged, replay))))
-    return Study(env, tasks, WORLDS[env].protocol)
+    return Study(env, tasks, ENVIRONMENTS[env].eval_config)
 
 
-def compose(runs: Sequence[Run], size: int, evaluation: Protocol | None = None, **options: Any) -> Study:
+def compose(runs: Sequence[Run], size: int, evaluation: EvalConfig | None = None, **options: Any) -> Study:
     """Pack the runs and put them in order: the pools first, each dilemma's distilled arms after its own pool."""
     if not runs:
-        raise Refused("there is no run to plan")
+        raise ConfigError("there is no run to plan")
     for run in runs:
         run.checked()
     # the pools come first: distillation waits for them
@@ -124,16 +124,16 @@ def compose(runs: Sequence[Run], size: int, evaluation: Protocol | None = None, 
     distilled = _named("distilled", packing.pack(late, size))
     distilled = [replace(task, after=tuple(f"distill-{name}" for name in _dilemmas(task))) for task in distilled]
     tasks = [*trained, *distilling, *distilled]
-    if WORLDS[runs[0].env].exact is not None:
+    if ENVIRONMENTS[runs[0].env].exact is not None:
         tasks.append(Task("exact", "exact"))
     tasks.append(Task("report", "report", tuple(task.name for task in tasks)))
     env = runs[0].env
-    return Study(env, tuple(tasks), evaluation or WORLDS[env].protocol, **options)
+    return Study(env, tuple(tasks), evaluation or ENVIRONMENTS[env].eval_config, **options)
 
 
 def _turn(run: Run) -> tuple[bool, int]:
     by_dilemma = run.method in (*POOL, "esr_distilled")
-    return run.method not in POOL, WORLDS[run.env].dilemmas.index(run.dilemma) if by_dilemma else 0
+    return run.method not in POOL, ENVIRONMENTS[run.env].dilemmas.index(run.dilemma) if by_dilemma else 0
 
 
 def _named(prefix: str, packs: Iterable[tuple[Run, ...]]) -> list[Task]:
@@ -146,9 +146,11 @@ def _dilemmas(task: Task) -> list[str]:
 
 def _distilling(dilemma: str, runs: Sequence[Run], trained: list[Task]) -> Task:
     pool = {run.id for run in matrix.pool_of(runs, dilemma)}
-    labels = {run.settings["utility"] for run in runs if run.method == "esr_distilled" and run.dilemma == dilemma}
+    labels = {
+        run.method_settings["utility"] for run in runs if run.method == "esr_distilled" and run.dilemma == dilemma
+    }
     if labels != {matrix.utility_label(matrix.pool_of(runs, dilemma))}:
-        raise Refused(f"the distilled arms of {dilemma} were made for another pool; plan them with their pool")
+        raise ConfigError(f"the distilled arms of {dilemma} were made for another pool; plan them with their pool")
     needed = [task.name for task in trained if pool & {member.id for member in task.members}]
     return Task(f"distill-{dilemma}", "distill", tuple(needed), dilemma=dilemma)
 
@@ -157,47 +159,51 @@ def _distilling(dilemma: str, runs: Sequence[Run], trained: list[Task]) -> Task:
 
 
 def save(study: Study, out: Path) -> Study:
-    """Write study.json, or return the study that the folder already holds; Refused if it is another one."""
+    """Write study.json, or return the study that the folder already holds; ConfigError if it is another one."""
     path = Path(out) / "study.json"
     if path.exists():
         known = load(out)
         if known.id != study.id:
-            raise Refused(
+            raise ConfigError(
                 f"{out} holds another study ({known.id}: {known.runs} runs on {known.env}), "
                 f"not this one ({study.id}: {study.runs} runs on {study.env}); choose another --out"
             )
         return known
     stranger = next((name for name in Path(out).glob("*")), None) if Path(out).is_dir() else None
     if stranger is not None:
-        raise Refused(f"{out} is not empty ({stranger.name}) and holds no study; choose another --out")
+        raise ConfigError(f"{out} is not empty ({stranger.name}) and holds no study; choose another --out")
     content = {"format": FORMAT, "id": study.id, **asdict(study), "evaluation": _judged(study.evaluation)}
     write_atomically(path, json.dumps(content, indent=1))
     return study
 
 
-def _judged(protocol: Protocol) -> dict[str, int]:
+def _judged(protocol: EvalConfig) -> dict[str, int]:
     """As a study states it; its agents are all judged in the same worlds."""
-    return {"envs": protocol.envs, "steps": protocol.steps, "first": protocol.first}
+    return {name: value for name, value in vars(protocol).items() if name != "seed"}
 
 
 def load(out: Path) -> Study:
     """The study of a folder; imports no JAX and asks no device."""
     path = Path(out) / "study.json"
     if not path.exists():
-        raise Refused(f"{out} holds no study; start one with `perepisode study run --out {out}`")
-    plain = reading.plain(path, "put it back or choose another --out")
-    if plain.get("format") != FORMAT:
-        raise Refused(f"{path} has format {plain.get('format')!r}, this version reads {FORMAT}; choose another --out")
+        raise ConfigError(f"{out} holds no study; start one with `perepisode study run --out {out}`")
+    plain = safe_io.plain(path, "put it back or choose another --out")
+    if plain.get("format") not in (1, FORMAT):
+        raise ConfigError(
+            f"{path} has format {plain.get('format')!r}, this version reads 1 and {FORMAT}; choose another --out"
+        )
     try:
+        if plain["format"] == 1:
+            plain = legacy.study(plain, Path(out) / "runs")
         tasks: tuple[Task, ...] = ()
         for task in plain["tasks"]:
             tasks += (_task(task, [one.name for one in tasks]),)
-        evaluation = Protocol(**plain["evaluation"]).checked()
+        evaluation = EvalConfig(**plain["evaluation"]).checked()
         study = Study(plain["env"], tasks, evaluation, plain["checkpoint_seconds"], plain["chunk"])
         settings.check_fields(study)
         return study
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Refused(f"{path} describes no study ({error!r}); put it back or choose another --out") from None
+        raise ConfigError(f"{path} describes no study ({error!r}); put it back or choose another --out") from None
 
 
 def _task(plain: dict[str, Any], before: list[str]) -> Task:
@@ -207,14 +213,14 @@ def _task(plain: dict[str, Any], before: list[str]) -> Task:
     task = Task(plain["name"], plain["kind"], tuple(plain["after"]), members, plain["dilemma"], agents)
     below = [member.folder for member in members]
     for name in (task.name, task.dilemma or "none", *task.after):
-        if not reading.bare_name(name):
+        if not safe_io.bare_name(name):
             raise ValueError(f"{name!r} is no name")
     if any(Path(name).name != name or name == ".." or not name.isprintable() for name in below):
         raise ValueError(f"a run of {task.name} lies outside the study")
     if task.kind not in KINDS or task.name in before or not set(task.after) <= set(before):
         raise ValueError(f"task {task.name} is none that a study has")
     for member in members:
-        whole = all(isinstance(count, int) and 0 <= count < 2**63 for count in (member.updates, member.steps))
+        whole = all(isinstance(count, int) and 0 <= count < 2**63 for count in (member.updates, member.total_timesteps))
         if not isinstance(member.id, str) or not isinstance(member.plain, dict) or not whole:
             raise ValueError(f"a member of {task.name} is no run")
     if not all(isinstance(name, str) and name.isprintable() for name in agents):

@@ -15,8 +15,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from perepisode import outside, reading
-from perepisode.config import Refused
+from perepisode import plugins, safe_io
+from perepisode.config import ConfigError
 from perepisode.report.links import filled
 from perepisode.runs import write_atomically
 from perepisode.settings import setting
@@ -49,9 +49,9 @@ TIME = re.compile(r"\d+(:[0-5]?\d(:[0-5]?\d)?)?|\d+-\d+(:[0-5]?\d(:[0-5]?\d)?)?"
 def check(cluster: Cluster) -> None:
     """Refuse what the scheduler would not understand, before anything is written."""
     if not TIME.fullmatch(cluster.time):
-        raise Refused(f"--time {cluster.time} is no time limit; write hours:minutes:seconds or days-hours")
+        raise ConfigError(f"--time {cluster.time} is no time limit; write hours:minutes:seconds or days-hours")
     if cluster.host_memory and not re.fullmatch(r"\d+[KMGT]?", cluster.host_memory):
-        raise Refused(f"--host-memory {cluster.host_memory} is no amount of memory; write it as 64G")
+        raise ConfigError(f"--host-memory {cluster.host_memory} is no amount of memory; write it as 64G")
 
 
 def write_scripts(study: Study, out: Path, cluster: Cluster) -> list[Path]:
@@ -62,7 +62,7 @@ def write_scripts(study: Study, out: Path, cluster: Cluster) -> list[Path]:
         old.unlink()
     stages = _pending(study, out)
     if not stages:
-        raise Refused(f"nothing is left to do in {out}; look at {out}/report/index.html")
+        raise ConfigError(f"nothing is left to do in {out}; look at {out}/report/index.html")
     written = []
     for name, tasks in stages.items():
         path = folder / f"{name}.sbatch"
@@ -86,7 +86,7 @@ def stage_script(name: str, tasks: list[Task], out: Path, cluster: Cluster) -> s
     Where this process found methods and worlds from outside the package, a job finds them too.
     """
     content = {"stage": name, "tasks": tasks, "cluster": cluster, "out": str(out), "quote": shlex.quote}
-    own = {"own": os.environ.get(outside.VARIABLE), "variable": outside.VARIABLE, "here": os.getcwd()}
+    own = {"own": os.environ.get(plugins.VARIABLE), "variable": plugins.VARIABLE, "here": os.getcwd()}
     return filled(Path(__file__).with_name("stage.sbatch"), **content, **own) + "\n"
 
 
@@ -119,11 +119,13 @@ def submit(study: Study, out: Path, cluster: Cluster) -> dict[str, str]:
     """Write the scripts, hand them to SLURM, and note the job of every stage."""
     for tool in ("sbatch", "squeue", "scontrol"):
         if not shutil.which(tool):
-            raise Refused(f"there is no SLURM on this machine ({tool} is missing); --dry-run writes the scripts only")
+            raise ConfigError(
+                f"there is no SLURM on this machine ({tool} is missing); --dry-run writes the scripts only"
+            )
     still = queued(out)
     if still:
         listed = " ".join(still)
-        raise Refused(f"{out} is already submitted as job {listed}; wait, or cancel with `scancel {listed}`")
+        raise ConfigError(f"{out} is already submitted as job {listed}; wait, or cancel with `scancel {listed}`")
     write_scripts(study, out, cluster)
     answer = subprocess.run(["bash", str(Path(out) / "slurm" / "submit.sh")], capture_output=True, text=True)
     jobs = dict(line.split() for line in answer.stdout.splitlines())
@@ -131,14 +133,14 @@ def submit(study: Study, out: Path, cluster: Cluster) -> dict[str, str]:
     if answer.returncode:
         started = f"; already submitted: {', '.join(jobs.values())}" if jobs else ""
         said = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise Refused(f"sbatch refused: {said}{started}")
+        raise ConfigError(f"sbatch refused: {said}{started}")
     return jobs
 
 
 def queued(out: Path) -> list[str]:
     """Jobs of an earlier submission that SLURM still has."""
     path = Path(out) / "slurm" / "jobs.json"
-    jobs = reading.plain(path, "delete it") if path.exists() else {}
+    jobs = safe_io.plain(path, "delete it") if path.exists() else {}
     found = []
     for job in map(str, jobs.values()):  # one by one: squeue answers with an error if any of several is unknown
         answer = subprocess.run(["squeue", "--noheader", "--jobs", job], capture_output=True, text=True)
@@ -164,7 +166,7 @@ def _fruitless(task: Task, out: Path) -> bool:
     """Whether this start, like those before it, ended before one update was done."""
     path = Path(out) / "tasks" / task.name / "requeued"
     share = state.progress(task, Path(out))[0]
-    before = reading.row(reading.text(path, "delete it")) if path.exists() else None
+    before = safe_io.row(safe_io.text(path, "delete it")) if path.exists() else None
     before = before or {"share": 0.0, "fruitless": 0}
     count = int(before["fruitless"]) + 1 if share == before["share"] and share < 1.0 else 0
     write_atomically(path, json.dumps({"share": share, "fruitless": count}))

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from perepisode import reading
+from perepisode import safe_io
 from perepisode.runs import RunFolder
-from perepisode.study.files import TaskFolder
 from perepisode.study.plan import Study, Task
+from perepisode.study.task_folder import TaskFolder
 
 STATES = ("done", "running", "ready", "waiting", "failed", "blocked")
 
@@ -90,11 +90,11 @@ def _some(names: list[str]) -> str:
 def progress(task: Task, out: Path) -> tuple[float, float, float | None]:
     """Share of the updates done, speed, and seconds left; runs of one pack advance together."""
     for member in task.members:
-        row = reading.last_row(out / "runs" / member.folder / "metrics.jsonl")
-        if row and (update := reading.number(row.get("update"))) >= 0:
+        row = safe_io.last_row(out / "runs" / member.folder / "metrics.jsonl")
+        if row and (update := safe_io.number(row.get("update"))) >= 0:
             clock = row.get("clock")
             clock = clock if isinstance(clock, dict) else {}
-            speed, left = (reading.number(clock.get(name)) for name in ("steps_per_second", "eta_seconds"))
+            speed, left = (safe_io.number(clock.get(name)) for name in ("steps_per_second", "eta_seconds"))
             speed = speed * len(task.members) if speed > 0 else 0.0
             return min(1.0, update / max(1, member.updates)), speed, left if left >= 0 else None
     return 0.0, 0.0, None
@@ -103,8 +103,8 @@ def progress(task: Task, out: Path) -> tuple[float, float, float | None]:
 def seconds_left(states: list[TaskState], workers: int = 0) -> float | None:
     """Rough time to the end: steps left over the speed seen so far in that world; None before it was measured."""
     total, workers = 0.0, workers or max(1, sum(one.state == "running" for one in states))
-    for world in {member.plain["env"] for one in states for member in one.task.members[:1]}:
-        own = [one for one in states if one.task.members and one.task.members[0].plain["env"] == world]
+    for env in {member.plain["env"] for one in states for member in one.task.members[:1]}:
+        own = [one for one in states if one.task.members and one.task.members[0].plain["env"] == env]
         speeds = [one.speed for one in own if one.speed]
         left = sum(one.steps_left for one in own if one.state not in ("failed", "blocked"))
         if left and not speeds:

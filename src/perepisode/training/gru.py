@@ -32,13 +32,13 @@ BACKWARD = Tile(16, 32, 128, 4, 4), Tile(64, 32, 128, 4, 4), Tile(64, 64, 64, 4,
 warnings.filterwarnings("ignore", message=".*Pallas Triton backend is deprecated", category=DeprecationWarning)
 
 
-def gru(gates, memory, starts, input_bias, kernel, bias, dtype):
+def gru(gates, hidden_state, is_first, input_bias, kernel, bias, dtype):
     """Hidden states [time, env, hidden] of a GRU whose input gates [time, env, 3 hidden] are given, less their bias.
 
     r = σ(x_r + h W_r), z = σ(x_z + h W_z), n = tanh(x_n + r (h W_n + b)), h' = (1 - z) n + z h,
     with h = 0 where an episode starts.  Products in `dtype`, sums and the carried h in float32.
     """
-    return _gru(dtype, *map(jnp.asarray, (gates, memory, starts, input_bias, kernel, bias)))
+    return _gru(dtype, *map(jnp.asarray, (gates, hidden_state, is_first, input_bias, kernel, bias)))
 
 
 def cell(h, x, input_bias, kernel, bias):
@@ -71,23 +71,23 @@ def _forward(dtype, *inputs):
 _gru = jax.custom_vjp(_forward, nondiff_argnums=(0,))
 
 
-def _save(dtype, gates, memory, starts, input_bias, kernel, bias):
-    inputs = (gates, memory, starts, input_bias, kernel.astype(dtype), bias)
+def _save(dtype, gates, hidden_state, is_first, input_bias, kernel, bias):
+    inputs = (gates, hidden_state, is_first, input_bias, kernel.astype(dtype), bias)
     steps = scan_steps
-    if _fits(gates, memory, dtype):
-        steps = hopper.steps if (hopper := _hopper(*memory.shape)) else fused_steps
+    if _fits(gates, hidden_state, dtype):
+        steps = hopper.steps if (hopper := _hopper(*hidden_state.shape)) else fused_steps
     hidden, before, inside = steps(*inputs)
-    return hidden, (memory, starts, inputs[4], before, inside)
+    return hidden, (hidden_state, is_first, inputs[4], before, inside)
 
 
 def _backward(dtype, saved, hidden_grad):
     """The weights' gradient is one product after the last step: left to autodiff, it would be one a step."""
-    memory, starts, kernel, before, inside = saved
-    steps = _one_run_back if _fits(hidden_grad, memory, dtype) else scan_steps_back
-    memory_grad, at_hidden, at_input = steps(hidden_grad, memory, starts, kernel, before, inside)
+    hidden_state, is_first, kernel, before, inside = saved
+    steps = _one_run_back if _fits(hidden_grad, hidden_state, dtype) else scan_steps_back
+    memory_grad, at_hidden, at_input = steps(hidden_grad, hidden_state, is_first, kernel, before, inside)
     both = (((0, 1), (0, 1)), ((), ()))
     kernel_grad = jax.lax.dot_general(before, at_hidden, both, preferred_element_type=jnp.float32)
-    bias_grad = at_hidden[..., 2 * memory.shape[-1] :].astype(jnp.float32).sum(axis=(0, 1))
+    bias_grad = at_hidden[..., 2 * hidden_state.shape[-1] :].astype(jnp.float32).sum(axis=(0, 1))
     input_bias_grad = at_input.astype(jnp.float32).sum(axis=(0, 1))
     return at_input, memory_grad, None, input_bias_grad, kernel_grad, bias_grad
 
@@ -95,9 +95,9 @@ def _backward(dtype, saved, hidden_grad):
 _gru.defvjp(_save, _backward)
 
 
-def _fits(steps: jax.Array, memory: jax.Array, dtype) -> bool:
+def _fits(steps: jax.Array, hidden_state: jax.Array, dtype) -> bool:
     """True where the fused kernels can be used: a GPU that JAX writes them for, bf16, sizes that tiles divide."""
-    time, (envs, width) = steps.shape[0], memory.shape
+    time, (envs, width) = steps.shape[0], hidden_state.shape
     whole = envs >= 16 and (envs & (envs - 1) == 0 or envs % FORWARD.rows == 0) and width % BACKWARD[0].depth == 0
     return dtype == jnp.bfloat16 and time > 1 and whole and _has_kernels()
 
@@ -135,43 +135,43 @@ def _unroll(steps: int) -> int:
 # ---- by a scan ----------------------------------------------------------------------------------------------
 
 
-def scan_steps(gates, memory, starts, input_bias, kernel, bias):
+def scan_steps(gates, hidden_state, is_first, input_bias, kernel, bias):
     """Steps are read and written in place by their index: scanning over the time axis would first move it to the
     front, past the population's, and copy every array once more."""
 
     def body(carry, t):
         h, hidden, before, inside = carry
-        h = jnp.where(starts[t][:, None], 0.0, h)
+        h = jnp.where(is_first[t][:, None], 0.0, h)
         after, made = cell(h, gates[t], input_bias, kernel, bias)
         made = jnp.concatenate(made, axis=-1)
         written = ((hidden, after), (before, h), (inside, made))
         return (after, *(array.at[t].set(new.astype(array.dtype)) for array, new in written)), None
 
     time = gates.shape[0]
-    first = (memory, *_empty(gates, memory, kernel))
+    first = (hidden_state, *_empty(gates, hidden_state, kernel))
     (_, *arrays), _ = jax.lax.scan(body, first, jnp.arange(time), unroll=_unroll(time))
     return arrays
 
 
-def scan_steps_back(hidden_grad, memory, starts, kernel, before, inside):
+def scan_steps_back(hidden_grad, hidden_state, is_first, kernel, before, inside):
     def body(carry, t):
         carried, at_hidden, at_candidate = carry
         here, there, carried = _derive(hidden_grad[t], carried, before[t], inside[t])
         carried = carried + jnp.matmul(here, kernel.T, preferred_element_type=jnp.float32)
-        carried = jnp.where(starts[t][:, None], 0.0, carried)
+        carried = jnp.where(is_first[t][:, None], 0.0, carried)
         return (carried, at_hidden.at[t].set(here), at_candidate.at[t].set(there[..., 2 * width :])), None
 
-    time, width = before.shape[0], memory.shape[-1]
+    time, width = before.shape[0], hidden_state.shape[-1]
     empty = [jnp.zeros((*before.shape[:2], times * width), kernel.dtype) for times in (3, 1)]
-    first = (jnp.zeros_like(memory), *empty)
+    first = (jnp.zeros_like(hidden_state), *empty)
     found, _ = jax.lax.scan(body, first, jnp.arange(time), reverse=True, unroll=_unroll(time))
     memory_grad, at_hidden, at_candidate = found
     return memory_grad, at_hidden, jnp.concatenate([at_hidden[..., : 2 * width], at_candidate], axis=-1)
 
 
-def _empty(gates, memory, kernel):
+def _empty(gates, hidden_state, kernel):
     """Arrays for the hidden states, those before each step, and what a step made on the way."""
-    lead, width = gates.shape[:2], memory.shape[-1]
+    lead, width = gates.shape[:2], hidden_state.shape[-1]
     return [jnp.zeros((*lead, times * width), kernel.dtype) for times in (1, 1, 4)]
 
 
@@ -186,24 +186,24 @@ def _derive(grad, carried, before, inside):
 # ---- fused, for a GPU ---------------------------------------------------------------------------------------
 
 
-def fused_steps(gates, memory, starts, input_bias, kernel, bias, interpret=False):
+def fused_steps(gates, hidden_state, is_first, input_bias, kernel, bias, interpret=False):
     """The first step as above; each later one a kernel that reads step t - 1's hidden states and writes step t's."""
     time = gates.shape[0]
-    h = jnp.where(starts[0][:, None], 0.0, memory)
+    h = jnp.where(is_first[0][:, None], 0.0, hidden_state)
     after, made = cell(h, gates[0], input_bias, kernel, bias)
-    arrays = _begin(0, time, memory.shape, (after, h, jnp.concatenate(made, axis=-1)), kernel.dtype, interpret)
+    arrays = _begin(0, time, hidden_state.shape, (after, h, jnp.concatenate(made, axis=-1)), kernel.dtype, interpret)
     carry = (jnp.ones(1, jnp.int32), after, *arrays)
-    call = _over_tiles(_forward_kernel, FORWARD, memory.shape, carry, interpret, in_place=(1, 2, 3, 4))
-    starts = starts.astype(jnp.int32)
+    call = _over_tiles(_forward_kernel, FORWARD, hidden_state.shape, carry, interpret, in_place=(1, 2, 3, 4))
+    is_first = is_first.astype(jnp.int32)
 
     def body(carry, _):
-        return tuple(call(*carry, gates, starts, input_bias, kernel, bias)), None
+        return tuple(call(*carry, gates, is_first, input_bias, kernel, bias)), None
 
     carry, _ = jax.lax.scan(body, carry, length=time - 1, unroll=min(8, time - 1))
     return carry[2:]
 
 
-def _forward_kernel(tile, width, t_ref, h_ref, _hidden, _before, _inside, gates, starts, input_bias, kernel, bias,
+def _forward_kernel(tile, width, t_ref, h_ref, _hidden, _before, _inside, gates, is_first, input_bias, kernel, bias,
                     t_next, h_next, hidden, before, inside):  # fmt: skip
     """Tile (i, j) of step t: some worlds, some hidden units."""
     t = t_ref[0]
@@ -217,10 +217,10 @@ def _forward_kernel(tile, width, t_ref, h_ref, _hidden, _before, _inside, gates,
 
     sums = [jnp.zeros((tile.rows, tile.columns), jnp.float32)] * 3
     sums = jax.lax.fori_loop(0, width // tile.depth, multiply, sums)
-    fresh = (starts[t, own] != 0)[:, None]
+    reset_pool = (is_first[t, own] != 0)[:, None]
     # a row of zeros has a product of zeros: cleared after the product, the loads need no mask
-    from_hidden = [jnp.where(fresh, 0.0, s) for s in sums]
-    h = jnp.where(fresh, 0.0, h_ref[own, units])
+    from_hidden = [jnp.where(reset_pool, 0.0, s) for s in sums]
+    h = jnp.where(reset_pool, 0.0, h_ref[own, units])
     x = [gates[t, own, part].astype(jnp.float32) + input_bias[part][None] for part in parts[:3]]
     after, made = cell_gates(h, x, from_hidden, bias[units][None])
     h_next[own, units] = after
@@ -232,9 +232,9 @@ def _forward_kernel(tile, width, t_ref, h_ref, _hidden, _before, _inside, gates,
 
 
 @jax.custom_batching.custom_vmap
-def _one_run_back(hidden_grad, memory, *rest):
-    envs, width = memory.shape
-    return fused_steps_back(hidden_grad, memory, *rest, tile=backward_tile(1, envs, width, _room()))
+def _one_run_back(hidden_grad, hidden_state, *rest):
+    envs, width = hidden_state.shape
+    return fused_steps_back(hidden_grad, hidden_state, *rest, tile=backward_tile(1, envs, width, _room()))
 
 
 @_one_run_back.def_vmap
@@ -258,25 +258,25 @@ def _room() -> int:
     return getattr(jax.local_devices()[0], "core_count", 0)
 
 
-def fused_steps_back(hidden_grad, memory, starts, kernel, before, inside, tile=BACKWARD[-1], interpret=False):
+def fused_steps_back(hidden_grad, hidden_state, is_first, kernel, before, inside, tile=BACKWARD[-1], interpret=False):
     """The last step's derivative as above; then a kernel for each earlier step t, which takes step t + 1's through the
     product and goes straight on to the gradients of its own hidden units."""
     time, back = before.shape[0], kernel.T
-    here, there, straight = _derive(hidden_grad[-1], jnp.zeros_like(memory), before[-1], inside[-1])
-    at_hidden, at_input = _begin(time - 1, time, memory.shape, (here, there), kernel.dtype, interpret)
+    here, there, straight = _derive(hidden_grad[-1], jnp.zeros_like(hidden_state), before[-1], inside[-1])
+    at_hidden, at_input = _begin(time - 1, time, hidden_state.shape, (here, there), kernel.dtype, interpret)
     carry = (jnp.full(1, time - 2, jnp.int32), straight, at_hidden, at_input)
-    call = _over_tiles(_backward_kernel, tile, memory.shape, carry, interpret, in_place=(1, 2, 3))
-    flags = starts.astype(jnp.int32)
+    call = _over_tiles(_backward_kernel, tile, hidden_state.shape, carry, interpret, in_place=(1, 2, 3))
+    flags = is_first.astype(jnp.int32)
 
     def body(carry, _):
         return tuple(call(*carry, hidden_grad, flags, back, before, inside)), None
 
     (_, straight, at_hidden, at_input), _ = jax.lax.scan(body, carry, length=time - 1, unroll=min(8, time - 1))
     memory_grad = straight + jnp.matmul(at_hidden[0], back, preferred_element_type=jnp.float32)
-    return jnp.where(starts[0][:, None], 0.0, memory_grad), at_hidden, at_input
+    return jnp.where(is_first[0][:, None], 0.0, memory_grad), at_hidden, at_input
 
 
-def _backward_kernel(tile, width, t_ref, straight_ref, _at_hidden, _at_input, hidden_grad, starts, back, before, inside,
+def _backward_kernel(tile, width, t_ref, straight_ref, _at_hidden, _at_input, hidden_grad, is_first, back, before, inside,
                      t_next, straight_next, at_hidden, at_input):  # fmt: skip
     """Tile (i, j) of step t: some worlds, some hidden units."""
     t = t_ref[0]
@@ -289,8 +289,8 @@ def _backward_kernel(tile, width, t_ref, straight_ref, _at_hidden, _at_input, hi
 
     total = jnp.zeros((tile.rows, tile.columns), jnp.float32)
     total = jax.lax.fori_loop(0, 3 * width // tile.depth, multiply, total)
-    fresh = (starts[t + 1, own] != 0)[:, None]
-    carried = jnp.where(fresh, 0.0, straight_ref[own, units] + total)
+    reset_pool = (is_first[t + 1, own] != 0)[:, None]
+    carried = jnp.where(reset_pool, 0.0, straight_ref[own, units] + total)
     grad = hidden_grad[t, own, units].astype(jnp.float32) + carried
     made = [inside[t, own, part].astype(jnp.float32) for part in parts]
     here, there, straight = cell_derivative(grad, before[t, own, units].astype(jnp.float32), *made)

@@ -62,9 +62,9 @@ def multiprocessors() -> int:
     return device.core_count if hopper and hasattr(gpu, "InterpretGPUParams") else 0
 
 
-def steps(gates, memory, starts, input_bias, kernel, bias):
+def steps(gates, hidden_state, is_first, input_bias, kernel, bias):
     """As `gru.scan_steps`, for one run; a population's runs share one kernel."""
-    return _one_run(gates, memory, 1.0 - starts, input_bias, kernel, bias)
+    return _one_run(gates, hidden_state, 1.0 - is_first, input_bias, kernel, bias)
 
 
 @jax.custom_batching.custom_vmap
@@ -78,16 +78,18 @@ def _every_run(runs, batched, *arguments):
     return population_steps(*whole), [True] * 3
 
 
-def population_steps(gates, memory, keep, input_bias, kernel, bias, *, plan: Layout | None = None, interpret=None):
+def population_steps(
+    gates, hidden_state, keep, input_bias, kernel, bias, *, plan: Layout | None = None, interpret=None
+):
     """Every argument with a leading run axis; `keep` is 0 where an episode starts, else 1."""
-    (runs, time, envs, _), width = gates.shape, memory.shape[-1]
+    (runs, time, envs, _), width = gates.shape, hidden_state.shape[-1]
     plan = plan or layout(runs, envs, width, multiprocessors())
     assert plan is not None
     made = [jax.ShapeDtypeStruct((runs, time, envs, times * width), jnp.bfloat16) for times in (1, 1, 4)]
     # for each block, for each of its warpgroups, for each gate: that warpgroup's units
     shape = (runs, width, 3, width // plan.units, COMPUTING, plan.own)
     kernel = kernel.reshape(shape).transpose(0, 3, 4, 2, 5, 1).reshape(runs, -1, 3 * plan.units, width)
-    given = (gates, memory, memory.astype(jnp.bfloat16), keep, input_bias, kernel, bias)
+    given = (gates, hidden_state, hidden_state.astype(jnp.bfloat16), keep, input_bias, kernel, bias)
     return _kernel(plan, made, interpret)(*given)
 
 
@@ -149,7 +151,7 @@ def _kernel(plan: Layout, made, interpret):
     )
 
 
-def _one_run_of_a_block(block, plan, run, time, width, gates, memory, first, keep, input_bias, kernel, bias,
+def _one_run_of_a_block(block, plan, run, time, width, gates, hidden_state, first, keep, input_bias, kernel, bias,
                         hidden, before, inside):  # fmt: skip
     """All steps of one run: this block's hidden units, for its groups of worlds in turn."""
     member, row_block = jax.lax.axis_index("units"), jax.lax.axis_index("rows")
@@ -203,7 +205,7 @@ def _one_run_of_a_block(block, plan, run, time, width, gates, memory, first, kee
             return after
 
         gpu.barrier_wait(block.loaded)
-        states = [_load(memory.at[run, rows, units]) for rows in worlds]
+        states = [_load(hidden_state.at[run, rows, units]) for rows in worlds]
         jax.lax.fori_loop(0, time, lambda t, states: [step(t, *one) for one in zip(states, worlds)], states)
         gpu.barrier_arrive(block.done)
 

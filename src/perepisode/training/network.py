@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perepisode.environments.base import Hot, Observation, World
+from perepisode.environments.base import Environment, Observation, SparseOneHot
 from perepisode.pytree import pytree, static
 from perepisode.training.gru import cell, gru
 
@@ -31,7 +31,7 @@ class Params:
 
 
 @pytree
-class Filled:
+class PaddedFeatures:
     """ν(R_acc) of agents that are told unequally much, filled up with zeros to the most, on a CPU.
 
     Zeros add nothing, but how a CPU's product orders its sums depends on its length, and a run would be rounded
@@ -43,21 +43,21 @@ class Filled:
     lengths: tuple[int, ...] = static()
 
 
-def filled(values: jax.Array, which: jax.Array, lengths: tuple[int, ...]) -> jax.Array | Filled:
+def filled(values: jax.Array, which: jax.Array, lengths: tuple[int, ...]) -> jax.Array | PaddedFeatures:
     """What mixed agents are told; on an accelerator the zeros are inputs like all others, and cost nothing."""
-    return Filled(values, which, lengths) if jax.default_backend() == "cpu" else values
+    return PaddedFeatures(values, which, lengths) if jax.default_backend() == "cpu" else values
 
 
 @functools.cache
-def shown_sizes(world: World) -> tuple[int, ...]:
+def env_input_sizes(env: Environment) -> tuple[int, ...]:
     """Widths of the world's feature vectors."""
-    encoded = jax.eval_shape(lambda key: world.encode(world.observe(world.reset(key))), jax.random.key(0))
+    encoded = jax.eval_shape(lambda key: env.encode(env.observe(env.reset(key))), jax.random.key(0))
     return tuple(vector.shape[-1] for vector in encoded)
 
 
-def input_sizes(world: World, extra: int) -> tuple[int, ...]:
+def input_sizes(env: Environment, extra: int) -> tuple[int, ...]:
     """Widths of the world's feature vectors, then of the objective's own features if it has any."""
-    return (*shown_sizes(world), extra) if extra else shown_sizes(world)
+    return (*env_input_sizes(env), extra) if extra else env_input_sizes(env)
 
 
 def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int) -> Params:
@@ -83,9 +83,9 @@ def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int) -> Params
     return jax.tree.map(lambda x: np.asarray(x, np.float32), params)
 
 
-def widen(params: Params, world: World, extra: int) -> Params:
+def widen(params: Params, env: Environment, extra: int) -> Params:
     """One run's weights with `extra` inputs for what it is told: those it does not have get weights of zero."""
-    shown, own = shown_sizes(world), params.embedding
+    shown, own = env_input_sizes(env), params.embedding
     told = own[-1] if len(own) > len(shown) else np.zeros((0, own[0].shape[-1]), np.float32)
     if extra == len(told):
         return params
@@ -93,9 +93,9 @@ def widen(params: Params, world: World, extra: int) -> Params:
     return replace(params, embedding=(*own[: len(shown)], told))
 
 
-def narrow(params: Params, world: World, extra: int) -> Params:
+def narrow(params: Params, env: Environment, extra: int) -> Params:
     """`widen` undone: one run's weights as they are alone."""
-    shown, own = len(shown_sizes(world)), params.embedding
+    shown, own = len(env_input_sizes(env)), params.embedding
     return replace(params, embedding=(*own[:shown], own[-1][:extra]) if extra else own[:shown])
 
 
@@ -106,64 +106,66 @@ def cast(params: Params, precision: str) -> Params:
 
 def sequence(
     params: Params,
-    world: World,
-    memory: jax.Array,  # float32[env, hidden] before the first step
-    starts: jax.Array,  # bool[time, env]: True where this observation is an episode's first
+    env: Environment,
+    hidden_state: jax.Array,  # float32[env, hidden] before the first step
+    is_first: jax.Array,  # bool[time, env]: True where this observation is an episode's first
     observation: Observation,  # [time, env, ...]
-    features: jax.Array | Filled,  # float32[time, env, extra]
+    features: jax.Array | PaddedFeatures,  # float32[time, env, extra]
     precision: str,
     blank: tuple[jax.Array, ...] = (),  # as `blanks` makes them
 ) -> tuple[jax.Array, jax.Array]:
     """Logits [time, env, action] and values [time, env] of a rollout.  Memory is cleared where an episode starts."""
     apart = jax.default_backend() == "cpu"
-    gates = _input_gates(params, world, observation, features, precision, blank, apart)
+    gates = _input_gates(params, env, observation, features, precision, blank, apart)
     with jax.named_scope("recurrence"):
-        hidden = gru(gates, memory, starts, params.gru_input[1], *params.gru_hidden, _dtype(precision))
+        hidden = gru(gates, hidden_state, is_first, params.gru_input[1], *params.gru_hidden, _dtype(precision))
     return _heads(params, hidden, precision)
 
 
-def blanks(world: World, observation: Observation, rows: int, precision: str) -> tuple[jax.Array, ...]:
+def blanks(env: Environment, observation: Observation, rows: int, precision: str) -> tuple[jax.Array, ...]:
     """Zeros [rows, size] for each of the world's vectors of a few ones.
 
     The kernel's gradient is a product with the dense vector.  To write its ones and take them away again is quicker
     than to clear all of it for every minibatch, so these arrays are handed on from one to the next: the gradient with
     respect to them, which is zero, is the array itself.
     """
-    encoded = jax.eval_shape(world.encode, observation)
-    return tuple(jnp.zeros((rows, vector.size), _dtype(precision)) for vector in encoded if isinstance(vector, Hot))
+    encoded = jax.eval_shape(env.encode, observation)
+    return tuple(
+        jnp.zeros((rows, vector.size), _dtype(precision)) for vector in encoded if isinstance(vector, SparseOneHot)
+    )
 
 
 def step(
     params: Params,
-    world: World,
-    memory: jax.Array,  # float32[env, hidden]
-    starts: jax.Array,  # bool[env]
+    env: Environment,
+    hidden_state: jax.Array,  # float32[env, hidden]
+    is_first: jax.Array,  # bool[env]
     observation: Observation,
-    features: jax.Array | Filled,
+    features: jax.Array | PaddedFeatures,
     precision: str,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Logits, values and the next memory of one step; the same arithmetic as `sequence`."""
-    gates = _input_gates(params, world, observation, features, precision)
-    memory = jnp.where(starts[:, None], 0.0, memory)
+    gates = _input_gates(params, env, observation, features, precision)
+    hidden_state = jnp.where(is_first[:, None], 0.0, hidden_state)
     kernel, bias = params.gru_hidden
-    memory, _ = cell(memory, gates, params.gru_input[1], _cast(kernel, precision), bias)
-    return *_heads(params, memory, precision), memory
+    hidden_state, _ = cell(hidden_state, gates, params.gru_input[1], _cast(kernel, precision), bias)
+    return *_heads(params, hidden_state, precision), hidden_state
 
 
 @jax.named_scope("products")
-def _input_gates(params, world, observation, features, precision, blank=(), apart=False):
+def _input_gates(params, env, observation, features, precision, blank=(), apart=False):
     """Everything before the recurrence, for all steps at once, but for the gates' bias.
 
     An embedding of several vectors is a sum of products.  The dense vectors are put side by side and written out: one
     large product is faster than several, and in learning the backward pass finds them again.
     """
-    vectors = (*world.encode(observation, dtype=_dtype(precision)), features)
+    vectors = (*env.encode(observation, dtype=_dtype(precision)), features)
     # an objective without features has no kernel for them, and `zip` leaves them out
     pairs = list(zip(vectors, params.embedding))
-    hot = [(v.index, kernel) for v, kernel in pairs if isinstance(v, Hot)]
+    hot = [(v.index, kernel) for v, kernel in pairs if isinstance(v, SparseOneHot)]
     rows = [(*own, zeros) for own, zeros in zip(hot, blank)] if blank else hot
     products = [(_rows_of if blank else _add_rows)(precision, *own) for own in rows]
-    dense = [(v, kernel) for v, kernel in pairs if not isinstance(v, Hot)]
+    dense = [(v, kernel) for v, kernel in pairs if not isinstance(v, SparseOneHot)]
     if dense:
         products.append(_dense(dense, precision, apart))
     embedded = jax.nn.relu(functools.reduce(jnp.add, products) + params.embedding_bias)
@@ -183,7 +185,7 @@ def _dense(pairs, precision, apart):
 
     vectors, kernels = map(list, zip(*pairs))
     told, lengths, which = vectors[-1], (None,), jnp.int8(0)
-    if isinstance(told, Filled):
+    if isinstance(told, PaddedFeatures):
         vectors[-1] = told.values
         others = sum(v.shape[-1] for v in vectors[:-1])
         if len({_whole(others + length) for length in told.lengths}) > 1:
@@ -290,7 +292,7 @@ def _add_rows_save(precision, index, kernel, blank):
 def _add_rows_backward(precision, saved, grad):
     """As a product with the dense vector: a scatter of thousands of rows into few would wait on its own atomics."""
     index, like, blank = saved
-    hot = Hot(index, blank.shape[1])
+    hot = SparseOneHot(index, blank.shape[1])
     dense = hot.write(blank, 1)
     grad = _cast(grad, precision).reshape(blank.shape[0], -1)
     kernel_grad = jax.lax.dot_general(dense, grad, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32)

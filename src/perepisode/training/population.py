@@ -10,16 +10,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from perepisode.environments import WORLDS
-from perepisode.environments.base import EndCause, Outcome, World
-from perepisode.environments.fresh import Fresh, action_key, episode_key, hand_out, none_yet, world_key
+from perepisode.environments import ENVIRONMENTS
+from perepisode.environments.base import EndCause, Environment, Outcome
+from perepisode.environments.reset_pool import ResetPool, action_key, assign_resets, empty_pool, episode_key, step_key
 from perepisode.methods import Accrued, Finished, Objective
 from perepisode.pytree import pytree, static
 from perepisode.runs import Run
 
 
 @pytree
-class Charging:
+class CostSpec:
     """How a run is charged for what happened: on which dilemma, by which detector, once a step or by count."""
 
     dilemma: jax.Array  # int32
@@ -38,7 +38,7 @@ class Population:
     keys: jax.Array  # run keys of the episodes
     learner_keys: jax.Array  # of the minibatch orders
     gamma: jax.Array
-    charging: Charging
+    cost_spec: CostSpec
     objectives: tuple[Objective, ...]  # one stack for each kind present
     sizes: tuple[int, ...] = static()  # runs in each stack
     enforces: bool = static(default=True)  # False when judging: no objective ends an episode then
@@ -56,7 +56,7 @@ class Population:
         return _join(self._by_stack(function, duals, trees))
 
     @property
-    def told(self) -> tuple[int, ...]:
+    def accrued_obs_sizes(self) -> tuple[int, ...]:
         """How many inputs tell each run's agent what it has accrued."""
 
         def features(members):
@@ -64,8 +64,8 @@ class Population:
 
         return tuple(stack.shape[-1] for stack in jax.eval_shape(features, self) for _ in range(stack.shape[0]))
 
-    def initial_duals(self):
-        return self._by_stack(lambda o, _: o.initial_dual(), [None] * len(self.sizes), ())
+    def init_duals(self):
+        return self._by_stack(lambda o, _: o.init_dual(), [None] * len(self.sizes), ())
 
     def _by_stack(self, function, duals, trees, mapped=jax.vmap):
         results, start = [], 0
@@ -120,10 +120,10 @@ def gather(runs: Sequence[Run], files: Mapping[str, Any] | None = None) -> Popul
         keys=jnp.stack([k[0] for k in keys]),
         learner_keys=jnp.stack([k[1] for k in keys]),
         gamma=jnp.array([run.gamma for run in runs], jnp.float32),
-        charging=Charging(
-            jnp.array([WORLDS[run.env].dilemmas.index(run.dilemma) for run in runs], jnp.int32),
+        cost_spec=CostSpec(
+            jnp.array([ENVIRONMENTS[run.env].dilemmas.index(run.dilemma) for run in runs], jnp.int32),
             jnp.array([run.detector == "paper" for run in runs]),
-            jnp.array([run.penalty == "step" for run in runs]),
+            jnp.array([run.cost_per == "step" for run in runs]),
         ),
         objectives=tuple(_stack(stack) for stack in stacks),
         sizes=tuple(len(stack) for stack in stacks),
@@ -142,80 +142,84 @@ def _stack(objectives: Sequence[Objective]) -> Objective:
 
 
 @pytree
-class Running:
+class EpisodeState:
     """The episodes under way, [run, env]: their worlds and what each has added up."""
 
-    world: Any
-    starts: jax.Array  # bool: this episode is still to begin, and to be given its world
-    serial: jax.Array  # int32: which of the run's episodes this is
+    env_state: Any
+    is_first: jax.Array  # bool: this episode is still to begin, and to be given its world
+    episode_id: jax.Array  # int32: which of the run's episodes this is
     length: jax.Array  # int32
     accrued: Accrued  # as charged to the objective
     violations: jax.Array  # int32[..., dilemma], exact
     paper_violations: jax.Array  # int32[..., dilemma]
-    audit: dict[str, jax.Array]
+    info: dict[str, jax.Array]
 
 
 @pytree
-class Record:
+class EpisodeStats:
     """One step of one episode, written before any reset.  Totals count only where `ended`."""
 
     ended: jax.Array
     end_cause: jax.Array
-    totals: Running  # without its world and whether it starts
+    totals: EpisodeState  # without its world and whether it starts
 
 
-def start(world: World, population: Population, envs: int, fresh_worlds: int) -> tuple[Running, Fresh]:
+def start(env: Environment, population: Population, envs: int, reset_pool_size: int) -> tuple[EpisodeState, ResetPool]:
     """Every run before its first episodes."""
-    worlds, fresh = none_yet(world, population.keys, envs, fresh_worlds)
+    env_states, reset_pool = empty_pool(env, population.keys, envs, reset_pool_size)
     shape = (population.keys.shape[0], envs)
     zeros = jnp.zeros(shape, jnp.int32)
-    counts = jnp.zeros((*shape, len(world.dilemmas)), jnp.int32)
-    audit = dict.fromkeys(world.audits, zeros)
+    counts = jnp.zeros((*shape, len(env.dilemmas)), jnp.int32)
+    info = dict.fromkeys(env.info_keys, zeros)
     nothing = Accrued.nothing(shape)
-    return Running(worlds, jnp.ones(shape, bool), zeros, zeros, nothing, counts, counts, audit), fresh
+    return EpisodeState(env_states, jnp.ones(shape, bool), zeros, zeros, nothing, counts, counts, info), reset_pool
 
 
-def settle(world: World, population: Population, running: Running, fresh: Fresh) -> tuple[Running, Fresh]:
+def settle(
+    env: Environment, population: Population, episode_state: EpisodeState, reset_pool: ResetPool
+) -> tuple[EpisodeState, ResetPool]:
     """The first half of a step: the episodes that start get their worlds.  Then the agents look and choose."""
-    fresh, worlds, serials = hand_out(world, population.keys, fresh, running.world, running.serial, running.starts)
-    return replace(running, world=worlds, serial=serials), fresh
+    reset_pool, env_states, episode_ids = assign_resets(
+        env, population.keys, reset_pool, episode_state.env_state, episode_state.episode_id, episode_state.is_first
+    )
+    return replace(episode_state, env_state=env_states, episode_id=episode_ids), reset_pool
 
 
-def episode_keys(population: Population, running: Running) -> jax.Array:
-    return jax.vmap(jax.vmap(episode_key, in_axes=(None, 0)))(population.keys, running.serial)
+def episode_keys(population: Population, episode_state: EpisodeState) -> jax.Array:
+    return jax.vmap(jax.vmap(episode_key, in_axes=(None, 0)))(population.keys, episode_state.episode_id)
 
 
-def action_keys(population: Population, running: Running) -> jax.Array:
+def action_keys(population: Population, episode_state: EpisodeState) -> jax.Array:
     """Keys [run, env] for choosing the next action."""
-    return jax.vmap(jax.vmap(action_key))(episode_keys(population, running), running.length)
+    return jax.vmap(jax.vmap(action_key))(episode_keys(population, episode_state), episode_state.length)
 
 
 def advance(
-    world: World, population: Population, duals: Any, running: Running, actions: jax.Array
-) -> tuple[Running, jax.Array, Record]:
+    env: Environment, population: Population, duals: Any, episode_state: EpisodeState, actions: jax.Array
+) -> tuple[EpisodeState, jax.Array, EpisodeStats]:
     """The second half: one step of every episode → what goes on, rewards [run, env], the record."""
-    keys = jax.vmap(jax.vmap(world_key))(episode_keys(population, running), running.length)
-    worlds, outcome = jax.vmap(jax.vmap(world.step))(keys, running.world, actions)
-    charge = jax.vmap(lambda charging, o: jax.vmap(charging)(o))(population.charging, outcome)
-    before = running.accrued
-    running = _accrue(running, outcome, charge)
-    reward = population.joined(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, running.accrued)
-    enforced = population.enforces & population.each(lambda o, accrued: o.ends_episode(accrued), running.accrued)
+    keys = jax.vmap(jax.vmap(step_key))(episode_keys(population, episode_state), episode_state.length)
+    env_states, outcome = jax.vmap(jax.vmap(env.step))(keys, episode_state.env_state, actions)
+    charge = jax.vmap(lambda cost_spec, o: jax.vmap(cost_spec)(o))(population.cost_spec, outcome)
+    before = episode_state.accrued
+    episode_state = _accrue(episode_state, outcome, charge)
+    reward = population.joined(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, episode_state.accrued)
+    enforced = population.enforces & population.each(lambda o, accrued: o.ends_episode(accrued), episode_state.accrued)
     cause = jnp.where(outcome.ended, outcome.end_cause, jnp.where(enforced, EndCause.ENFORCED, EndCause.RUNNING))
-    totals = replace(running, world=None, starts=None)
-    record = Record(cause != EndCause.RUNNING, cause.astype(jnp.int32), totals)
+    totals = replace(episode_state, env_state=None, is_first=None)
+    record = EpisodeStats(cause != EndCause.RUNNING, cause.astype(jnp.int32), totals)
     cleared = jax.tree.map(lambda x: _zero_where(record.ended, x), totals)
-    return replace(cleared, world=worlds, starts=record.ended), reward, record
+    return replace(cleared, env_state=env_states, is_first=record.ended), reward, record
 
 
-def _accrue(running: Running, outcome: Outcome, charge: jax.Array) -> Running:
+def _accrue(episode_state: EpisodeState, outcome: Outcome, charge: jax.Array) -> EpisodeState:
     return replace(
-        running,
-        length=running.length + 1,
-        accrued=running.accrued.plus(outcome.task_reward, charge),
-        violations=running.violations + outcome.violations,
-        paper_violations=running.paper_violations + outcome.paper_violations,
-        audit={name: running.audit[name] + count for name, count in outcome.audit.items()},
+        episode_state,
+        length=episode_state.length + 1,
+        accrued=episode_state.accrued.plus(outcome.task_reward, charge),
+        violations=episode_state.violations + outcome.violations,
+        paper_violations=episode_state.paper_violations + outcome.paper_violations,
+        info={name: episode_state.info[name] + count for name, count in outcome.info.items()},
     )
 
 
@@ -223,6 +227,6 @@ def _zero_where(ended: jax.Array, x: jax.Array) -> jax.Array:
     return jnp.where(ended.reshape(ended.shape + (1,) * (x.ndim - ended.ndim)), jnp.zeros_like(x), x)
 
 
-def finished(record: Record) -> Finished:
+def finished(record: EpisodeStats) -> Finished:
     """The window's finished episodes as the objectives see them, [run, time, env]."""
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), Finished(record.ended, record.totals.accrued.violations))

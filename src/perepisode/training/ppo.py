@@ -13,33 +13,33 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, PartitionSpec
 
-from perepisode.config import Learner
-from perepisode.environments.base import EndCause, World
-from perepisode.environments.fresh import Fresh
+from perepisode.config import PPOConfig
+from perepisode.environments.base import EndCause, Environment
+from perepisode.environments.reset_pool import ResetPool
 from perepisode.methods import Accrued
 from perepisode.pytree import pytree
 from perepisode.training import network, population
-from perepisode.training.population import Population, Record, Running
+from perepisode.training.population import EpisodeState, EpisodeStats, Population
 
 
 @dataclass(frozen=True)
 class Program:
     """What is compiled in: the world, the sizes, how many updates there are in all."""
 
-    world: World
-    learner: Learner
+    env: Environment
+    config: PPOConfig
     updates: int
-    fresh_worlds: int  # worlds made at a time for each run
+    reset_pool_size: int  # worlds made at a time for each run
     devices: int = 1  # the run axis is divided among
 
 
 @pytree
-class Acting:
+class RunnerState:
     """What acting carries from one step to the next."""
 
-    running: Running
-    fresh: Fresh
-    memory: jax.Array  # float32[run, env, hidden]
+    episode_state: EpisodeState
+    reset_pool: ResetPool
+    hidden_state: jax.Array  # float32[run, env, hidden]
 
 
 @pytree
@@ -47,9 +47,9 @@ class TrainState:
     """Everything a population carries from one update to the next; all of it is checkpointed."""
 
     params: network.Params  # [run, ...]
-    adam: Any
+    opt_state: Any
     duals: Any
-    acting: Acting
+    runner: RunnerState
     update: jax.Array  # int32, updates done
     alive: jax.Array  # bool[run]: False once a run has diverged; it is then left as it was
 
@@ -59,8 +59,8 @@ class Batch:
     """A rollout as the learner needs it, [time, env] for one run."""
 
     observation: Any
-    features: jax.Array | network.Filled
-    starts: jax.Array
+    features: jax.Array | network.PaddedFeatures
+    is_first: jax.Array
     action: jax.Array
     log_prob: jax.Array
     value: jax.Array
@@ -74,17 +74,17 @@ class Targets:
     value: jax.Array
 
 
-def optimizer(learner: Learner) -> optax.GradientTransformation:
+def optimizer(config: PPOConfig) -> optax.GradientTransformation:
     """Gradient cut to a global norm, then Adam's direction; the learning rate is applied by `adam_step`."""
-    return optax.chain(optax.clip_by_global_norm(learner.max_grad_norm), optax.scale_by_adam(eps=1e-5))
+    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.scale_by_adam(eps=1e-5))
 
 
 def initial_params(program: Program, members: Population, seeds: Sequence[int]) -> network.Params:
     """Every run's weights before the first update, [run, ...], on the host; drawn as if it were alone."""
-    world, most, drawn = program.world, max(members.told), []
-    for seed, extra in zip(seeds, members.told, strict=True):
-        own = network.init(seed, network.input_sizes(world, extra), program.learner.hidden, world.actions)
-        drawn.append(network.widen(own, world, most))
+    env, most, drawn = program.env, max(members.accrued_obs_sizes), []
+    for seed, extra in zip(seeds, members.accrued_obs_sizes, strict=True):
+        own = network.init(seed, network.input_sizes(env, extra), program.config.hidden_size, env.actions)
+        drawn.append(network.widen(own, env, most))
     return jax.tree.map(lambda *x: np.stack(x), *drawn)
 
 
@@ -92,23 +92,27 @@ def init(program: Program, members: Population, params: network.Params) -> Train
     """The state before the first update."""
     return TrainState(
         params=params,
-        adam=jax.vmap(optimizer(program.learner).init)(params),  # pyright: ignore[reportArgumentType] any tree is fine
-        duals=members.initial_duals(),
-        acting=begin_acting(program, members),
+        opt_state=jax.vmap(optimizer(program.config).init)(params),  # pyright: ignore[reportArgumentType] any tree is fine
+        duals=members.init_duals(),
+        runner=begin_acting(program, members),
         update=jnp.zeros((), jnp.int32),
         alive=jnp.ones(members.gamma.shape, bool),
     )
 
 
-def begin_acting(program: Program, members: Population) -> Acting:
+def begin_acting(program: Program, members: Population) -> RunnerState:
     """Before anything was seen."""
-    running, fresh = population.start(program.world, members, program.learner.envs, program.fresh_worlds)
-    return Acting(running, fresh, jnp.zeros((*running.starts.shape, program.learner.hidden)))
+    episode_state, reset_pool = population.start(program.env, members, program.config.num_envs, program.reset_pool_size)
+    return RunnerState(
+        episode_state, reset_pool, jnp.zeros((*episode_state.is_first.shape, program.config.hidden_size))
+    )
 
 
-def settle(program: Program, members: Population, acting: Acting) -> Acting:
+def settle(program: Program, members: Population, runner: RunnerState) -> RunnerState:
     """Every episode that starts has its world: the agents can look."""
-    return Acting(*population.settle(program.world, members, acting.running, acting.fresh), acting.memory)
+    return RunnerState(
+        *population.settle(program.env, members, runner.episode_state, runner.reset_pool), runner.hidden_state
+    )
 
 
 def update(program: Program, members: Population, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]:
@@ -116,20 +120,20 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
     before = state
     state, batch, record, last_value = rollout(program, members, state)
     batch = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), batch)
-    rate = program.learner.learning_rate
-    if program.learner.anneal:
+    rate = program.config.learning_rate
+    if program.config.anneal_lr:
         rate = rate * (1.0 - state.update / program.updates)
     keys = jax.vmap(lambda key: jax.random.fold_in(key, state.update))(members.learner_keys)
 
-    of_run = (state.params, state.adam, before.acting.memory, batch, last_value, members.gamma, keys)
-    params, adam, learned = _each_run(program, lambda rate, own: learn(program, rate, *own), rate, of_run)
+    of_run = (state.params, state.opt_state, before.runner.hidden_state, batch, last_value, members.gamma, keys)
+    params, opt_state, learned = _each_run(program, lambda rate, own: learn(program, rate, *own), rate, of_run)
     ended = population.finished(record)
     duals = members.each_dual(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
     alive = state.alive & learned["finite"]
     state = replace(
         state,
         params=_where_alive(alive, params, before.params),
-        adam=_where_alive(alive, adam, before.adam),
+        opt_state=_where_alive(alive, opt_state, before.opt_state),
         duals=duals,
         update=state.update + 1,
         alive=alive,
@@ -174,89 +178,99 @@ def mesh(devices: int) -> Mesh:
 def rollout(program: Program, members: Population, state: TrainState):
     """`rollout` steps of every world → state, Batch [time, run, env], Record [time, run, env], last values."""
 
-    params = jax.vmap(lambda params: network.cast(params, program.learner.precision))(state.params)
+    params = jax.vmap(lambda params: network.cast(params, program.config.precision))(state.params)
 
-    def body(acting, _):
-        return rollout_step(program, members, params, state.duals, acting)
+    def body(runner, _):
+        return rollout_step(program, members, params, state.duals, runner)
 
-    acting, (batch, record) = jax.lax.scan(body, state.acting, length=program.learner.rollout)
+    runner, (batch, record) = jax.lax.scan(body, state.runner, length=program.config.num_steps)
     # where an episode has just ended nothing follows, and this value is not used
-    last = choose(program, members, params, acting)
-    return replace(state, acting=acting), batch, record, last.value
+    last = choose(program, members, params, runner)
+    return replace(state, runner=runner), batch, record, last.value
 
 
-def rollout_step(program: Program, members: Population, params, duals, acting: Acting):
+def rollout_step(program: Program, members: Population, params, duals, runner: RunnerState):
     """Observe, choose, step."""
-    acting = settle(program, members, acting)
-    choice = choose(program, members, params, acting)
-    running, reward, record = population.advance(program.world, members, duals, acting.running, choice.action)
-    after = Acting(running, acting.fresh, choice.memory)
-    if program.learner.bootstrap:
-        reward = reward + beyond_timeouts(program, members, params, after, record)
+    runner = settle(program, members, runner)
+    policy_output = choose(program, members, params, runner)
+    episode_state, reward, record = population.advance(
+        program.env, members, duals, runner.episode_state, policy_output.action
+    )
+    after = RunnerState(episode_state, runner.reset_pool, policy_output.hidden_state)
+    if program.config.bootstrap_on_truncation:
+        reward = reward + bootstrap_truncations(program, members, params, after, record)
     batch = Batch(
-        observation=choice.observation,
-        features=choice.features,
-        starts=acting.running.starts,
-        action=choice.action,
-        log_prob=log_prob(choice.logits, choice.action),
-        value=choice.value,
+        observation=policy_output.observation,
+        features=policy_output.features,
+        is_first=runner.episode_state.is_first,
+        action=policy_output.action,
+        log_prob=log_prob(policy_output.logits, policy_output.action),
+        value=policy_output.value,
         reward=reward,
         done=record.ended,
     )
     return after, (batch, _slim(record))
 
 
-def beyond_timeouts(program: Program, members: Population, params, after: Acting, record: Record) -> jax.Array:
+def bootstrap_truncations(
+    program: Program, members: Population, params, after: RunnerState, record: EpisodeStats
+) -> jax.Array:
     """γ V(s_T) where this step's timeout cut an episode, else 0, [run, env].
 
     s_T is what the agent would have seen next: the world is still the old one, the memory goes on, and what was
     accrued is read from the record, because `running` has been cleared for the next episode.  The critic is never
     fitted at s_T itself: where an agent can see the clock run out, V(s_T) is an extrapolation.
     """
-    uncut = replace(after.running, starts=jnp.zeros_like(after.running.starts), accrued=record.totals.accrued)
-    value = choose(program, members, params, replace(after, running=uncut)).value
+    uncut = replace(
+        after.episode_state, is_first=jnp.zeros_like(after.episode_state.is_first), accrued=record.totals.accrued
+    )
+    value = choose(program, members, params, replace(after, episode_state=uncut)).value
     return jnp.where(record.end_cause == EndCause.TIMEOUT, members.gamma[:, None] * value, 0.0)
 
 
 @pytree
-class Choice:
+class PolicyOutput:
     """What every agent saw, thought and did in one step, [run, env, ...]."""
 
     observation: Any
-    features: jax.Array | network.Filled
+    features: jax.Array | network.PaddedFeatures
     logits: jax.Array
     value: jax.Array
-    memory: jax.Array
+    hidden_state: jax.Array
     action: jax.Array
 
 
-def choose(program: Program, members: Population, params, acting: Acting) -> Choice:
+def choose(program: Program, members: Population, params, runner: RunnerState) -> PolicyOutput:
     """Every agent's next action, drawn with its episode's own key; the same for training and for judging."""
-    running = acting.running
+    episode_state = runner.episode_state
     # taken once: a world's maps can then be overwritten in place, since nothing reads them again to store the view
-    observation = jax.lax.optimization_barrier(jax.vmap(jax.vmap(program.world.observe))(running.world))
-    features = told(program, members, running.accrued)
+    observation = jax.lax.optimization_barrier(jax.vmap(jax.vmap(program.env.observe))(episode_state.env_state))
+    features = accrued_features(program, members, episode_state.accrued)
 
-    def one(params, memory, starts, observation, features):
-        return network.step(params, program.world, memory, starts, observation, features, program.learner.precision)
+    def one(params, hidden_state, is_first, observation, features):
+        return network.step(
+            params, program.env, hidden_state, is_first, observation, features, program.config.precision
+        )
 
-    logits, value, memory = jax.vmap(one)(params, acting.memory, running.starts, observation, features)
-    action = jax.vmap(jax.vmap(sample))(population.action_keys(members, running), logits)
-    return Choice(observation, features, logits, value, memory, action)
+    logits, value, hidden_state = jax.vmap(one)(
+        params, runner.hidden_state, episode_state.is_first, observation, features
+    )
+    action = jax.vmap(jax.vmap(sample))(population.action_keys(members, episode_state), logits)
+    return PolicyOutput(observation, features, logits, value, hidden_state, action)
 
 
-def told(program: Program, members: Population, accrued: Accrued) -> jax.Array | network.Filled:
+def accrued_features(program: Program, members: Population, accrued: Accrued) -> jax.Array | network.PaddedFeatures:
     """What every agent is told of what its episode has accrued, [run, ..., extra], and zeros where others hear more."""
-    shown, most = sum(network.shown_sizes(program.world)), max(members.told)
+    shown, most = sum(network.env_input_sizes(program.env)), max(members.accrued_obs_sizes)
 
     def features(objective, accrued):
         own = objective.features(accrued, shown)
         return jnp.pad(own, [(0, 0)] * (own.ndim - 1) + [(0, most - own.shape[-1])])
 
-    values, lengths = members.each(features, accrued), tuple(sorted(set(members.told)))
+    values, lengths = members.each(features, accrued), tuple(sorted(set(members.accrued_obs_sizes)))
     if len(lengths) == 1:
         return values
-    which = jnp.array([lengths.index(extra) for extra in members.told], jnp.int8)
+    which = jnp.array([lengths.index(extra) for extra in members.accrued_obs_sizes], jnp.int8)
     which = jnp.broadcast_to(which.reshape(-1, *[1] * (values.ndim - 2)), values.shape[:-1])
     return network.filled(values, which, lengths)
 
@@ -270,9 +284,9 @@ def log_prob(logits: jax.Array, action: jax.Array) -> jax.Array:
     return jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None].astype(jnp.int32), axis=-1)[..., 0]
 
 
-def _slim(record: Record) -> Record:
+def _slim(record: EpisodeStats) -> EpisodeStats:
     """Only what the summary and the dual variables read: the rest would be stored for nothing."""
-    totals = replace(record.totals, audit={}, paper_violations=None, serial=None)
+    totals = replace(record.totals, info={}, paper_violations=None, episode_id=None)
     return replace(record, totals=totals)
 
 
@@ -285,7 +299,7 @@ def gae(rewards, values, done, last_value, gamma, lam):
     δ_t = r_t + γ (1 - done_t) V_{t+1} - V_t.  `done` is True at every end: death, a won game, a timeout, an end that
     the objective enforced.  Nothing is expected after any of them, so that an episode cut by the clock is valued as if
     its agent had died there.  The paper's public code does so, and what is compared is what happens within episodes.
-    With `Learner.bootstrap` a timeout's r_t already holds γ V(s_T), and δ_t is as if the episode went on; `done` stays
+    With `PPOConfig.bootstrap` a timeout's r_t already holds γ V(s_T), and δ_t is as if the episode went on; `done` stays
     True, because the next row is another episode's.  Deaths, won games and enforced ends are as before.
     """
     following = jnp.concatenate([values[1:], last_value[None]])
@@ -301,72 +315,72 @@ def gae(rewards, values, done, last_value, gamma, lam):
     return advantages
 
 
-def loss(params, world: World, learner: Learner, memory, batch: Batch, targets: Targets, blank=()):
+def loss(params, env: Environment, config: PPOConfig, hidden_state, batch: Batch, targets: Targets, blank=()):
     """Clipped surrogate + value · clipped squared error - entropy · H, over one minibatch [time, env]."""
     logits, value = network.sequence(
-        params, world, memory, batch.starts, batch.observation, batch.features, learner.precision, blank
+        params, env, hidden_state, batch.is_first, batch.observation, batch.features, config.precision, blank
     )
     log_ratio = log_prob(logits, batch.action) - batch.log_prob
     ratio = jnp.exp(log_ratio)
     advantage = (targets.advantage - targets.advantage.mean()) / (targets.advantage.std() + 1e-8)
-    clipped = jnp.clip(ratio, 1.0 - learner.clip, 1.0 + learner.clip)
+    clipped = jnp.clip(ratio, 1.0 - config.clip_eps, 1.0 + config.clip_eps)
     policy_loss = -jnp.minimum(ratio * advantage, clipped * advantage).mean()
-    near = batch.value + jnp.clip(value - batch.value, -learner.clip, learner.clip)
+    near = batch.value + jnp.clip(value - batch.value, -config.clip_eps, config.clip_eps)
     value_loss = 0.5 * jnp.maximum((value - targets.value) ** 2, (near - targets.value) ** 2).mean()
     log_probs = jax.nn.log_softmax(logits)
     entropy = -(jnp.exp(log_probs) * log_probs).sum(-1).mean()
-    total = policy_loss + learner.value * value_loss - learner.entropy * entropy
+    total = policy_loss + config.vf_coef * value_loss - config.ent_coef * entropy
     return total, {
         "loss": total,
         "value_loss": value_loss,
         "entropy": entropy,
         "kl": (ratio - 1.0 - log_ratio).mean(),
-        "clip_fraction": (jnp.abs(ratio - 1.0) > learner.clip).mean(),
+        "clip_fraction": (jnp.abs(ratio - 1.0) > config.clip_eps).mean(),
     }
 
 
-def learn(program: Program, rate, params, adam, memory, batch: Batch, last_value, gamma, key):
+def learn(program: Program, rate, params, opt_state, hidden_state, batch: Batch, last_value, gamma, key):
     """All epochs of one update of one run → parameters, optimizer state, diagnostics of the mean minibatch."""
-    learner = program.learner
-    advantage = gae(batch.reward, batch.value, batch.done, last_value, gamma, learner.gae_lambda)
+    config = program.config
+    advantage = gae(batch.reward, batch.value, batch.done, last_value, gamma, config.gae_lambda)
     targets = Targets(advantage, advantage + batch.value)
-    width = learner.envs // learner.minibatches
+    width = config.num_envs // config.num_minibatches
 
-    blank = network.blanks(program.world, batch.observation, learner.rollout * width, learner.precision)
+    blank = network.blanks(program.env, batch.observation, config.num_steps * width, config.precision)
 
     def minibatch(carry, envs):
-        params, adam, blank = carry
+        params, opt_state, blank = carry
         # taken once: otherwise every element of the network's input would look up its row again
         part = jax.lax.optimization_barrier(jax.tree.map(lambda x: jnp.take(x, envs, axis=1), (batch, targets)))
         slopes = jax.grad(loss, argnums=(0, 6), has_aux=True)
-        (gradient, blank), seen = slopes(params, program.world, learner, memory[envs], *part, blank)
+        (gradient, blank), seen = slopes(params, program.env, config, hidden_state[envs], *part, blank)
         with jax.named_scope("optimizer"):
-            step, adam = optimizer(learner).update(gradient, adam)
+            step, opt_state = optimizer(config).update(gradient, opt_state)
             params = jax.tree.map(lambda p, s: p - rate * s, params, step)
             seen["grad_norm"] = optax.tree.norm(gradient)
-        return (params, adam, blank), seen
+        return (params, opt_state, blank), seen
 
-    orders = jax.vmap(lambda k: jax.random.permutation(k, learner.envs))(jax.random.split(key, learner.epochs))
-    (params, adam, _), seen = jax.lax.scan(minibatch, (params, adam, blank), orders.reshape(-1, width))
+    orders = jax.vmap(lambda k: jax.random.permutation(k, config.num_envs))(jax.random.split(key, config.update_epochs))
+    (params, opt_state, _), seen = jax.lax.scan(minibatch, (params, opt_state, blank), orders.reshape(-1, width))
     seen = jax.tree.map(jnp.mean, seen)
     finite = jnp.isfinite(seen["loss"]) & jnp.isfinite(seen["grad_norm"]) & jnp.isfinite(optax.tree.norm(params))
-    return params, adam, {**seen, "finite": finite}
+    return params, opt_state, {**seen, "finite": finite}
 
 
 # ---- what is reported ---------------------------------------------------------------------------------------
 
 
-def summary(program: Program, members: Population, duals, record: Record) -> dict[str, jax.Array]:
+def summary(program: Program, members: Population, duals, record: EpisodeStats) -> dict[str, jax.Array]:
     """Sums over the window's finished episodes, and at every step the episode's count of its own dilemma if it ended
     there, -1 if not, for every run."""
     ended, totals = record.ended, record.totals
     utility = members.joined(
-        lambda o, dual, totals: o.worth(dual, totals),
+        lambda o, dual, totals: o.episode_utility(dual, totals),
         duals,
         jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), totals.accrued),
     )
-    own = jax.vmap(lambda counts, charging: counts[..., charging.dilemma], in_axes=(1, 0))(
-        totals.violations, members.charging
+    own = jax.vmap(lambda counts, cost_spec: counts[..., cost_spec.dilemma], in_axes=(1, 0))(
+        totals.violations, members.cost_spec
     )
     task_return, length = (jnp.swapaxes(x, 0, 1) for x in (totals.accrued.task_return, totals.length))
 

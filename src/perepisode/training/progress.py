@@ -5,13 +5,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from perepisode import settings, terminal
+from perepisode import console, settings
 from perepisode.runs import Run, stated
 
 Row = dict[str, Any]
 Rows = list[list[Row]]
 # what is shown of a run: its name among the metrics, its heading, its digits
-NUMBERS = (("return", "return", 1), ("violations", "viol.", 2), ("worst_decile", "worst ⅒", 2), ("lambda", "λ", 2))
+NUMBERS = (("return", "return", 1), ("violations", "viol.", 2), ("cvar", "worst ⅒", 2), ("lambda", "λ", 2))
 WIDEST = 80  # columns of the bar
 AROUND = 6  # lines beside the rows of the live table
 
@@ -27,7 +27,7 @@ class Progress:
 
 def for_this_terminal(among: Sequence[Run] = ()) -> Progress:
     """`among` are all the runs that a person asked for, whose names have to tell them apart."""
-    return LiveTable(among) if terminal.redraws() else PlainLines(among)
+    return LiveTable(among) if console.redraws() else PlainLines(among)
 
 
 class Pace:
@@ -37,7 +37,7 @@ class Pace:
     """
 
     def __init__(self, runs: Sequence[Run], done: int, clock: Callable[[], float], window: float = 30.0):
-        self.updates, self.steps = runs[0].updates, len(runs) * runs[0].learner.steps_per_update
+        self.updates, self.steps = runs[0].updates, len(runs) * runs[0].ppo.steps_per_update
         self.clock, self.window = clock, window
         self.began = clock()
         self.seen = deque([(self.began, done)])
@@ -88,7 +88,7 @@ def labels(runs: Sequence[Run], among: Sequence[Run] = ()) -> list[str]:
     known, runs = len(runs), [*runs, *among]
     named = [f"{run.method} {run.arm}{' γ=1' if run.gamma == 1 else ''}".strip() for run in runs]
     columns = [{"dilemma": run.dilemma, "gamma": run.gamma, "detector": run.detector} for run in runs]
-    apart = settings.told_apart(named, [own | stated(run.to_json()) for own, run in zip(columns, runs)])
+    apart = settings.distinguish_arms(named, [own | stated(run.to_json()) for own, run in zip(columns, runs)])
     return [", ".join(filter(None, pair)) for pair in zip(named, apart)][:known]
 
 
@@ -109,7 +109,7 @@ class PlainLines(Progress):
     def start(self, runs, done):
         self.runs, self.done, self.names = runs, done, labels(runs, self.among)
         self.began = self.clock()
-        self._say(f"training {len(runs)} run{'s' * (len(runs) > 1)} of {runs[0].steps:,} steps each")
+        self._say(f"training {len(runs)} run{'s' * (len(runs) > 1)} of {runs[0].total_timesteps:,} steps each")
         self._say(f"{done}/{runs[0].updates} updates · compiling")
 
     def compiled(self):
@@ -166,7 +166,7 @@ class LiveTable(Progress):
         """The bar comes first: of what is too long for a terminal the end is cut off."""
         from rich.console import Group
 
-        screen = terminal.console()
+        screen = console.console()
         said = self.pace.speed if self.pace else f"{self.done}/{self.runs[0].updates} updates"
         return Group(self.bar(screen.width), said, "", self._table(screen.height))
 
@@ -190,7 +190,7 @@ class LiveTable(Progress):
         if len(each) + AROUND > lines:
             each = [((name,), row) for name, row in by_arm(self.names, rows).items()]
             titles = ("mean over seeds",)
-        table = Table(box=None, pad_edge=False, padding=(0, terminal.GAP, 0, 0))
+        table = Table(box=None, pad_edge=False, padding=(0, console.GAP, 0, 0))
         table.add_column(titles[0], overflow="fold")
         for title in (*titles[1:], *(title for _, title, _ in NUMBERS)):
             table.add_column(title, justify="right", no_wrap=True)

@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from perepisode import environments, reading
+from perepisode import environments, safe_io
 from perepisode import metrics as metric  # `metrics` are what an update returns
-from perepisode.config import Refused, canonical
-from perepisode.environments import checking
+from perepisode.config import ConfigError, canonical
+from perepisode.environments import check_env
 from perepisode.runs import Run, RunFolder, held, save_policy, write_atomically
 from perepisode.training import network, population, ppo
 from perepisode.training.checkpoints import Checkpoints
@@ -32,7 +32,7 @@ OF_COUNTS = {  # of the episodes that ended in an update
     "violations_std": metric.std,
     "p_any": metric.p_any,
     "p_over_1": metric.over_one,
-    "worst_decile": metric.cvar,
+    "cvar": metric.cvar,
 }
 
 
@@ -45,7 +45,7 @@ class DiskTrouble(Exception):
 
 
 @dataclass
-class Options:
+class TrainingOptions:
     """How to train, none of which changes a result."""
 
     out: Path
@@ -58,7 +58,7 @@ class Options:
     asked: Callable[[], str | None] = lambda: None  # the signal that came before the training loop could heed it
 
 
-def train(runs: Sequence[Run], options: Options) -> list[RunFolder]:
+def train(runs: Sequence[Run], options: TrainingOptions) -> list[RunFolder]:
     """Train these runs as one population; resumes where it was stopped, returns at once when all is done."""
     runs = population.order(check(runs))
     folders = [RunFolder.of(options.out, run) for run in runs]
@@ -80,19 +80,19 @@ def train(runs: Sequence[Run], options: Options) -> list[RunFolder]:
 def check(runs: Sequence[Run]) -> Sequence[Run]:
     """Refuse runs that cannot share one program, before anything compiles."""
     if not runs:
-        raise Refused("there is no run to train")
+        raise ConfigError("there is no run to train")
     first = runs[0]
     for run in runs:
         run.checked()
-        for name in ("env", "world", "learner", "steps"):
+        for name in ("env", "env_settings", "ppo", "total_timesteps"):
             if getattr(run, name) != getattr(first, name):
-                raise Refused(
+                raise ConfigError(
                     f"runs of one population must share {name}; {getattr(run, name)} differs from "
                     f"{getattr(first, name)}: train them by two commands"
                 )
     if len({run.id for run in runs}) < len(runs):
-        raise Refused("the same run was given twice")
-    checking.check(environments.make(first.env, **first.world))
+        raise ConfigError("the same run was given twice")
+    check_env.check(environments.make(first.env, **first.env_settings))
     return runs
 
 
@@ -106,7 +106,7 @@ def _kept(runs: Sequence[Run], folders: Sequence[RunFolder]) -> dict[str, bytes]
 
 
 def _train(
-    runs: tuple[Run, ...], folders: list[RunFolder], files: Mapping[str, bytes], home: Path, options: Options
+    runs: tuple[Run, ...], folders: list[RunFolder], files: Mapping[str, bytes], home: Path, options: TrainingOptions
 ) -> None:
     chunk = _settle_chunk(runs, home, options.chunk)
     program, members = prepare(runs, files, options.devices)
@@ -125,22 +125,22 @@ def _train(
     finally:
         options.progress.stop()
         checkpoints.close()
-    _finish(runs, folders, program.world, members.told, state.params)
+    _finish(runs, folders, program.env, members.accrued_obs_sizes, state.params)
     checkpoints.remove()
 
 
-def _finish(runs, folders: list[RunFolder], world, told: Sequence[int], params: network.Params) -> None:
+def _finish(runs, folders: list[RunFolder], env, told: Sequence[int], params: network.Params) -> None:
     """Every policy first, then every mark: a kill in between leaves no run done while its siblings train again."""
     exported = []
     for index, (run, folder, extra) in enumerate(zip(runs, folders, told)):
         if not folder.failed:
-            own = network.narrow(jax.tree.map(lambda x, i=index: x[i], params), world, extra)
+            own = network.narrow(jax.tree.map(lambda x, i=index: x[i], params), env, extra)
             exported.append((folder, run, save_policy(folder.path, run, weights(own))))
     for folder, run, digest in exported:
         folder.finish(run, digest)
 
 
-def _updates(runs, folders, checkpoints: Checkpoints, chunk: int, options: Options, program, members, state):
+def _updates(runs, folders, checkpoints: Checkpoints, chunk: int, options: TrainingOptions, program, members, state):
     """All updates that are left, chunk by chunk; Interrupted, after a checkpoint, when a signal asks for it."""
     done = int(state.update)
     with Signals(options.asked()) as stop:
@@ -176,7 +176,7 @@ def spread(tree: Any, runs: int, devices: int) -> Any:
     if devices == 1:
         return tree
     if runs % devices or devices > jax.local_device_count():
-        raise Refused(
+        raise ConfigError(
             f"{runs} runs do not divide over {devices} of the {jax.local_device_count()} devices here; "
             "use as many runs as a multiple of the devices"
         )
@@ -192,9 +192,9 @@ def spread(tree: Any, runs: int, devices: int) -> Any:
 def prepare(runs: Sequence[Run], files: Mapping[str, bytes] | None = None, devices: int = 1):
     """The compiled-in part and the traced part of a population of runs."""
     first = runs[0]
-    world = environments.make(first.env, **first.world)
-    fresh_worlds = min(first.learner.envs, 256)
-    program = ppo.Program(world, first.learner, first.updates, fresh_worlds, devices)
+    env = environments.make(first.env, **first.env_settings)
+    reset_pool_size = min(first.ppo.num_envs, 256)
+    program = ppo.Program(env, first.ppo, first.updates, reset_pool_size, devices)
     return program, population.gather(runs, files)
 
 
@@ -227,15 +227,15 @@ def weights(params: network.Params) -> dict[str, np.ndarray]:
 
 
 def params_of(found: dict[str, np.ndarray], like: network.Params) -> network.Params:
-    """The parameters that `weights` wrote, shaped like `like`; Refused if they do not fit."""
+    """The parameters that `weights` wrote, shaped like `like`; ConfigError if they do not fit."""
     flat, structure = jax.tree_util.tree_flatten_with_path(like)
     leaves = []
     for path, leaf in flat:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         if name not in found or found[name].shape != leaf.shape or found[name].dtype != leaf.dtype:
-            raise Refused(f"the policy does not fit this network at {name}; it was made by another version")
+            raise ConfigError(f"the policy does not fit this network at {name}; it was made by another version")
         if not np.isfinite(found[name]).all():
-            raise Refused(f"the policy holds numbers that are not finite at {name}; train the run again")
+            raise ConfigError(f"the policy holds numbers that are not finite at {name}; train the run again")
         leaves.append(found[name])
     return jax.tree.unflatten(structure, leaves)
 
@@ -253,14 +253,14 @@ def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[st
     episodes = int(seen["episodes"])
     counts = np.sort(seen["counts"][seen["counts"] >= 0])  # in one order: a sum of squares depends on it
     if len(counts) < episodes:
-        checking.less_than_none(run.env, run.dilemma)
+        check_env.less_than_none(run.env, run.dilemma)
 
     def mean(total):
         return float(total) / episodes if episodes else None
 
     row = {
         "update": update,
-        "steps": update * run.learner.steps_per_update,
+        "steps": update * run.ppo.steps_per_update,
         "episodes": episodes,
         "return": mean(seen["return_sum"]),
         "length": mean(seen["length_sum"]),
@@ -272,7 +272,7 @@ def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[st
     row = {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in row.items()}
     left = (run.updates - update) * seconds
     # what depends on the clock stands apart: everything else is the same after an interruption
-    row["clock"] = {"steps_per_second": round(run.learner.steps_per_update / seconds, 1), "eta_seconds": round(left)}
+    row["clock"] = {"steps_per_second": round(run.ppo.steps_per_update / seconds, 1), "eta_seconds": round(left)}
     return row
 
 
@@ -287,9 +287,9 @@ def _settle_chunk(runs: Sequence[Run], home: Path, chunk: int) -> int:
     """The chunk length this population began with: a resumed run must be cut at the same updates."""
     path = home / "population.json"
     if path.exists():
-        begun = reading.plain(path, "delete its folder; the runs begin again").get("chunk")
+        begun = safe_io.plain(path, "delete its folder; the runs begin again").get("chunk")
         if not isinstance(begun, int) or begun < 1:
-            raise Refused(f"{path} does not say how long its chunks are; delete its folder; the runs begin again")
+            raise ConfigError(f"{path} does not say how long its chunks are; delete its folder; the runs begin again")
         return begun
     content = {"chunk": chunk, "runs": [run.id for run in runs]}
     write_atomically(path, json.dumps(content, indent=1))

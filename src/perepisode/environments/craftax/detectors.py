@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from perepisode.environments.craftax.events import Events
-from perepisode.later import jax, jnp
+from perepisode.lazy import jax, jnp
 
 
 class Count(NamedTuple):

@@ -6,7 +6,7 @@ Phases of a step: A before `do_action` (after the floor change), B after it, C a
 
 from __future__ import annotations
 
-from perepisode.later import jax
+from perepisode.lazy import jax
 from perepisode.pytree import pytree
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from perepisode.environments.base import Hot
-from perepisode.later import jax, jnp
+from perepisode.environments.base import SparseOneHot
+from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree
 
 ROWS, COLUMNS = VIEW = (9, 11)
@@ -53,19 +53,19 @@ def observe(state) -> Observation:
     )
 
 
-def encode(observation: Observation, dtype="float32") -> tuple[jax.Array | Hot, ...]:
+def encode(observation: Observation, dtype="float32") -> tuple[jax.Array | SparseOneHot, ...]:
     """Observations with any leading axes → features: blocks, items, mobs, light, scalars."""
     lead = observation.blocks.shape[:-1]
     blocks = jax.nn.one_hot(observation.blocks, BLOCKS, dtype=dtype).reshape(*lead, CELLS * BLOCKS)
     items = jax.nn.one_hot(observation.items, ITEMS, dtype=dtype).reshape(*lead, CELLS * ITEMS)
-    mobs = Hot(observation.mobs, CELLS * MOB_CHANNELS)
+    mobs = SparseOneHot(observation.mobs, CELLS * MOB_CHANNELS)
     light = (observation.blocks != DARK_BLOCK).astype(dtype)
     return blocks, items, mobs, light, observation.scalars.astype(dtype)
 
 
 def upstream_vector(observation: Observation) -> jax.Array:
     """float32[..., 8268]: the same features cell by cell, in the order of upstream's flat observation."""
-    *cells, scalars = (part.dense() if isinstance(part, Hot) else part for part in encode(observation))
+    *cells, scalars = (part.dense() if isinstance(part, SparseOneHot) else part for part in encode(observation))
     lead = scalars.shape[:-1]
     view = jnp.concatenate([part.reshape(*lead, CELLS, -1) for part in cells], axis=-1)
     return jnp.concatenate([view.reshape(*lead, -1), scalars], axis=-1)

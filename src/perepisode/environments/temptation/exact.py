@@ -34,72 +34,72 @@ class Exact:
     def p_over(self, budget: float) -> float:
         return float(self.counts[np.arange(len(self.counts)) > budget].sum())
 
-    def cvar(self, fraction: float = 0.1) -> float:
-        """Mean of the worst `fraction` of episodes, the limit of the sample CVaR."""
-        left, total = fraction, 0.0
+    def cvar(self, alpha: float = 0.1) -> float:
+        """Mean of the worst `alpha` of episodes, the limit of the sample CVaR."""
+        left, total = alpha, 0.0
         for count in range(len(self.counts) - 1, -1, -1):
             share = min(left, float(self.counts[count]))
             total, left = total + share * count, left - share
-        return total / fraction
+        return total / alpha
 
 
-def linear_price(world: Temptation, price: float) -> Exact:
+def linear_price(env: Temptation, price: float) -> Exact:
     """The policy that takes every gain above `price`: counts are binomial.  It is optimal for r_ext - price c."""
-    accept = world.chance * max(0.0, 1.0 - price / world.gain)
-    counts = stats.binom.pmf(np.arange(world.horizon + 1), world.horizon, accept)
-    price = min(price, world.gain)
-    paid = world.horizon * world.chance * (world.gain**2 - price**2) / (2.0 * world.gain)
-    mean_return = world.horizon * world.wage + paid
-    return Exact(mean_return, mean_return - price * float(counts @ np.arange(world.horizon + 1)), counts)
+    accept = env.offer_prob * max(0.0, 1.0 - price / env.max_gain)
+    counts = stats.binom.pmf(np.arange(env.horizon + 1), env.horizon, accept)
+    price = min(price, env.max_gain)
+    paid = env.horizon * env.offer_prob * (env.max_gain**2 - price**2) / (2.0 * env.max_gain)
+    mean_return = env.horizon * env.wage + paid
+    return Exact(mean_return, mean_return - price * float(counts @ np.arange(env.horizon + 1)), counts)
 
 
-def price_for_mean_count(world: Temptation, mean_count: float) -> float:
+def price_for_mean_count(env: Temptation, mean_count: float) -> float:
     """The price at which a linear agent yields `mean_count` times an episode: where λ must settle."""
-    return max(0.0, world.gain * (1.0 - mean_count / (world.horizon * world.chance)))
+    return max(0.0, env.max_gain * (1.0 - mean_count / (env.horizon * env.offer_prob)))
 
 
-def price_for_mean_return(world: Temptation, mean_return: float) -> float:
+def price_for_mean_return(env: Temptation, mean_return: float) -> float:
     """The price whose agent earns `mean_return`: the linear agent matched to another one."""
-    paid = mean_return - world.horizon * world.wage
-    return math.sqrt(max(0.0, world.gain**2 - 2.0 * world.gain * paid / (world.horizon * world.chance)))
+    paid = mean_return - env.horizon * env.wage
+    return math.sqrt(max(0.0, env.max_gain**2 - 2.0 * env.max_gain * paid / (env.horizon * env.offer_prob)))
 
 
 Utility = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of the return and the count
 
 
-def esr_optimum(world: Temptation, utility: Utility, most: int = 20) -> Exact:
+def esr_optimum(env: Temptation, utility: Utility, most: int = 20) -> Exact:
     """Exact maximiser of E[u(R_ext, v)] by backward induction over (time, accrued return, count).
 
     The accrued return splits into the wage, which is certain, and the gains taken, kept on a grid of half cells so
     that every sum of midpoints falls on it.  Counts above `most` are out of reach; make it large enough.
     """
-    value, accepts = _backwards(world, utility, most)
+    value, accepts = _backwards(env, utility, most)
     law = np.zeros_like(value)
     law[0, 0] = 1.0
     for take in accepts:
-        law = _next_law(law, take, _midpoints(), world.chance)
-    taken = np.arange(value.shape[1]) * world.gain / CELLS / 2.0
-    mean_return = world.horizon * world.wage + float((law.sum(axis=0) * taken).sum())
+        law = _next_law(law, take, _midpoints(), env.offer_prob)
+    taken = np.arange(value.shape[1]) * env.max_gain / CELLS / 2.0
+    mean_return = env.horizon * env.wage + float((law.sum(axis=0) * taken).sum())
     return Exact(mean_return, float(value[0, 0]), law.sum(axis=1))
 
 
-def esr_tables(world: Temptation, utility: Utility, most: int = 20) -> np.ndarray:
+def esr_tables(env: Temptation, utility: Utility, most: int = 20) -> np.ndarray:
     """The optimal policy itself: bool[time, cell of the gain, count, half cells of gains taken], True to accept."""
-    return np.stack(_backwards(world, utility, most)[1])
+    return np.stack(_backwards(env, utility, most)[1])
 
 
-def _backwards(world: Temptation, utility: Utility, most: int) -> tuple[np.ndarray, list[np.ndarray]]:
+def _backwards(env: Temptation, utility: Utility, most: int) -> tuple[np.ndarray, list[np.ndarray]]:
     """Value at the start, [count, taken], and what is accepted at each step, first step first."""
-    most = min(most, world.horizon)
-    taken = np.arange(most * 2 * CELLS + 1) * world.gain / CELLS / 2.0
+    most = min(most, env.horizon)
+    taken = np.arange(most * 2 * CELLS + 1) * env.max_gain / CELLS / 2.0
     count = np.arange(most + 1)[:, None].astype(float)
-    value = utility(world.horizon * world.wage + taken[None, :], count)
+    value = utility(env.horizon * env.wage + taken[None, :], count)
     accepts = []
-    for _ in range(world.horizon):
+    for _ in range(env.horizon):
         refuse, accept = _values_of_choice(value, _midpoints())
         take = accept > refuse[None]
         accepts.append(take)
-        value = (1.0 - world.chance) * refuse + world.chance * np.where(take, accept, refuse[None]).mean(axis=0)
+        value = (1.0 - env.offer_prob) * refuse + env.offer_prob * np.where(take, accept, refuse[None]).mean(axis=0)
     return value, accepts[::-1]
 
 

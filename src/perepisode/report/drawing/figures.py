@@ -12,10 +12,11 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
-from perepisode.methods import Family
+from perepisode.methods import ConstraintType
 from perepisode.report.drawing import marks
 from perepisode.report.drawing.canvas import Drawing, name_points, sheet
 from perepisode.report.drawing.marks import draw_points, halves, mean_of, name_of, over_seeds
+from perepisode.report.formatting import percent
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import (
@@ -31,9 +32,8 @@ from perepisode.report.style import (
     of_family,
     per_episode,
 )
-from perepisode.report.words import percent
 
-MOST_BARS = 13  # counts with a bar of their own; more are read from the share of episodes beyond each
+MAX_BARS = 13  # counts with a bar of their own; more are read from the share of episodes beyond each
 
 
 def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
@@ -102,7 +102,7 @@ def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Se
     None where there are more counts than bars to be seen.
     """
     most = int(max(seed.counts.max() for point in points for seed in point.seeds))
-    if most >= MOST_BARS:
+    if most >= MAX_BARS:
         return None
     edges = np.append(np.arange(max(2, most) + 1.0), np.inf)
     names = [f"{start:g}" for start in edges[:-1]]
@@ -135,7 +135,7 @@ def budget_sweep(view: View) -> Drawing:
     """Return and worst-tenth mean against the budget: per episode (ESR) or in expectation (Lagrangian)."""
     figure, (top, bottom) = sheet(4.6, 2, sharex=True)
     rows = []
-    for method in (name for name in (*per_episode(), *of_family(Family.MEAN)) if name in view.methods):
+    for method in (name for name in (*per_episode(), *of_family(ConstraintType.MEAN)) if name in view.methods):
         sweeps: dict[str, list[dict]] = {}  # by what an arm says beside its budget
         for point in sorted(view.of(method), key=lambda point: point.value):
             if point.budget == point.budget:
@@ -192,7 +192,7 @@ def _frontier_frame(view: View) -> pd.DataFrame:
 
 
 def seed_shares(point: Point, edges: np.ndarray) -> np.ndarray:
-    """[seed, bin] share of episodes; a fraction of a violation counts up."""
+    """[seed, bin] share of episodes; a alpha of a violation counts up."""
     bins = list(itertools.pairwise(edges))
     return np.array([[metrics.share_at(np.ceil(seed.counts), *ends) for ends in bins] for seed in point.seeds])
 

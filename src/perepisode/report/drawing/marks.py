@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from perepisode import metrics
 from perepisode.evaluation.compare import Interval
-from perepisode.report.harm import Harm
+from perepisode.report.cost_measure import CostMeasure
 from perepisode.report.statistics.points import Point
 from perepisode.report.style import INK, OVER, look, per_episode, sweeps
 
@@ -35,7 +35,7 @@ def draw_points(
 def halves(intervals: Sequence[Interval], harm: bool = True) -> np.ndarray:
     """How far intervals reach down and up."""
     if harm:
-        return np.transpose([Harm.bar(interval.mean, interval.half) for interval in intervals])
+        return np.transpose([CostMeasure.bar(interval.mean, interval.half) for interval in intervals])
     return np.nan_to_num([[interval.half for interval in intervals]] * 2)
 
 
@@ -60,7 +60,7 @@ def mean_of(point: Point) -> float:
     return point.interval(metrics.mean).mean
 
 
-def against_mean(axes: Axes, harm: Harm, height: str) -> None:
+def against_mean(axes: Axes, harm: CostMeasure, height: str) -> None:
     axes.set(xlabel=f"mean {harm.each}", ylabel=height)
     axes.margins(0.08)
 

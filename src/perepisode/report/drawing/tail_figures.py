@@ -1,4 +1,4 @@
-"""The figures of tails: against the mean, beyond every level, at every fraction."""
+"""The figures of tails: against the mean, beyond every level, at every alpha."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
+from perepisode.report.cost_measure import CostMeasure
 from perepisode.report.drawing import marks
 from perepisode.report.drawing.canvas import Drawing, name_points, sheet
 from perepisode.report.drawing.marks import mean_of, name_of
-from perepisode.report.harm import Harm
 from perepisode.report.statistics import matched, pairs, tails
 from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import FAINT, INK, look, sweeps
@@ -114,7 +114,7 @@ def _tail_row(point: Point) -> dict:
     return row
 
 
-def _implied(law: Callable[[float, float], float], harm: Harm) -> compare.Metric:
+def _implied(law: Callable[[float, float], float], harm: CostMeasure) -> compare.Metric:
     """The CVaR that a seed's mean alone implies, of as large a tail as its episodes have."""
     return lambda counts: law(metrics.mean(counts), harm.share(counts.size))
 
@@ -137,8 +137,8 @@ def exceedance(points: Sequence[Point], allowed: float) -> Drawing:
     else:
         axes.set_ylim(0, 1.05)
     marks.in_percent(axes.yaxis)
-    axes.axhline(harm.fraction, color=FAINT, lw=1, ls=":", zorder=1)
-    axes.text(1.0, harm.fraction, harm.tail, transform=axes.get_yaxis_transform(), ha="right", va="bottom",
+    axes.axhline(harm.alpha, color=FAINT, lw=1, ls=":", zorder=1)
+    axes.text(1.0, harm.alpha, harm.tail, transform=axes.get_yaxis_transform(), ha="right", va="bottom",
               fontsize=9, color=INK)  # fmt: skip
     caption += _draw_levels(axes, points, allowed)
     marks.legend_below(axes)
@@ -182,7 +182,7 @@ def _beyond_frame(point: Point, curve: tails.Beyond) -> pd.DataFrame:
 
 
 def levels(points: Sequence[Point]) -> Drawing:
-    """CVaR against the fraction of episodes that it averages, with intervals over seeds."""
+    """CVaR against the alpha of episodes that it averages, with intervals over seeds."""
     figure, axes = sheet(4.1)
     harm, found = points[0].harm, [tails.cvars(point) for point in points]
     faint = 0.13 if len(points) < 6 else 0.05  # bands of many agents lie on each other
@@ -201,8 +201,8 @@ def levels(points: Sequence[Point]) -> Drawing:
         marks.in_figures(axes.yaxis)
     else:
         axes.set_ylim(0, 1.35 * most or 1.0)
-    axes.axvline(harm.fraction, color=FAINT, lw=1, ls=":", zorder=1)
-    axes.text(harm.fraction, 1.0, harm.tail, transform=axes.get_xaxis_transform(), ha="center", va="bottom",
+    axes.axvline(harm.alpha, color=FAINT, lw=1, ls=":", zorder=1)
+    axes.text(harm.alpha, 1.0, harm.tail, transform=axes.get_xaxis_transform(), ha="center", va="bottom",
               fontsize=9, color=INK)  # fmt: skip
     axes.set(xlabel="share of episodes that are the worst", ylabel=f"their mean ({harm.name})")
     marks.legend_below(axes)
@@ -215,5 +215,5 @@ def levels(points: Sequence[Point]) -> Drawing:
 
 def _levels_frame(point: Point, found: Sequence[Interval]) -> pd.DataFrame:
     means, halves, seeds = zip(*found)
-    return pd.DataFrame({"agent": point.label, "fraction": tails.FRACTIONS, "cvar": means, "cvar_ci": halves,
+    return pd.DataFrame({"agent": point.label, "alpha": tails.FRACTIONS, "cvar": means, "cvar_ci": halves,
                          "seeds": seeds})  # fmt: skip

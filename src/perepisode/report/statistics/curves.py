@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from perepisode import reading
+from perepisode import legacy, safe_io
 from perepisode.runs import RunFolder, stated
-from perepisode.settings import told_apart
-from perepisode.trained import AgentFile, Trained
+from perepisode.settings import distinguish_arms
+from perepisode.zoo import AgentFile, AgentSource
 
-MOST_ROWS = 1500  # of one run that are parsed; a figure is some 600 pixels wide
+MAX_ROWS = 1500  # of one run that are parsed; a figure is some 600 pixels wide
 KEYS = ("return", "violations", "lambda")
 
 
@@ -49,7 +49,7 @@ class Curve:
         return np.interp(grid, steps, (totals[ends] - totals[starts]) / (ends - starts))
 
 
-def read(sources: Iterable[str | Path | Trained], arms: Mapping[str, str] | None = None) -> list[Curve]:
+def read(sources: Iterable[str | Path | AgentSource], arms: Mapping[str, str] | None = None) -> list[Curve]:
     """Curves of trained agents, of run folders, of metrics.jsonl files, or of folders that hold run folders.
 
     `arms` are those of an episodes table by run; a run that is not in it is told apart from others as a table does.
@@ -58,13 +58,13 @@ def read(sources: Iterable[str | Path | Trained], arms: Mapping[str, str] | None
     plains = [plain for plain, _ in found]
     named = [tuple(plain.get(name) for name in ("dilemma", "method", "arm")) for plain in plains]
     curves = []
-    for (plain, metrics), more in zip(found, told_apart(named, list(map(stated, plains)))):
+    for (plain, metrics), more in zip(found, distinguish_arms(named, list(map(stated, plains)))):
         arm = ", ".join(filter(None, (plain.get("arm"), more)))
         curves.append(_read_run({**plain, "arm": (arms or {}).get(str(plain.get("id")), arm)}, metrics))
     return [curve for curve in curves if curve is not None]
 
 
-def _with_metrics(source: str | Path | Trained) -> list[tuple[dict, Path]]:
+def _with_metrics(source: str | Path | AgentSource) -> list[tuple[dict, Path]]:
     """What a run is, as plain values, and the file of its metrics."""
     if isinstance(source, AgentFile):
         return [(source.about["run"], source.metrics)] if source.metrics.exists() else []
@@ -92,22 +92,23 @@ def _run_folders(path: Path) -> list[Path]:
 
 
 def _plain(folder: Path) -> dict:
-    return reading.plain(folder / "run.json", "give a complete run folder")
+    plain = safe_io.plain(folder / "run.json", "give a complete run folder")
+    return legacy.run(plain) if plain.get("format") == 1 else plain
 
 
 def _read_run(run: dict, metrics: Path) -> Curve | None:
-    lines = reading.text(metrics, "give a complete run folder").splitlines()
-    rows = [row for line in lines[:: max(1, len(lines) // MOST_ROWS)] if (row := row_of(line)) is not None]
+    lines = safe_io.text(metrics, "give a complete run folder").splitlines()
+    rows = [row for line in lines[:: max(1, len(lines) // MAX_ROWS)] if (row := row_of(line)) is not None]
     if len(rows) < 2:
         return None
-    columns = {key: np.array([reading.number(row.get(key)) for row in rows]) for key in ("steps", *KEYS)}
+    columns = {key: np.array([safe_io.number(row.get(key)) for row in rows]) for key in ("steps", *KEYS)}
     steps = columns.pop("steps")
     names = (str(run.get("dilemma", "")), str(run.get("method", "")), str(run.get("arm", "")))
-    seed = reading.number(run.get("seed"))
-    return Curve(*names, int(seed) if seed == seed else 0, reading.number(run.get("gamma")), steps, columns)
+    seed = safe_io.number(run.get("seed"))
+    return Curve(*names, int(seed) if seed == seed else 0, safe_io.number(run.get("gamma")), steps, columns)
 
 
 def row_of(line: str) -> dict | None:
     """A line cut short by a crash is skipped: the next start of training writes it again."""
-    row = reading.row(line)
-    return row if row is not None and reading.number(row.get("steps")) >= 0 else None
+    row = safe_io.row(line)
+    return legacy.metrics(row) if row is not None and safe_io.number(row.get("steps")) >= 0 else None

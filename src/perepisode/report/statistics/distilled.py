@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from perepisode import reading
+from perepisode import safe_io
 from perepisode.config import ETHICAL_PENALTY
 from perepisode.methods import esr_distilled
 
@@ -15,7 +15,7 @@ Utility = Callable[[ArrayLike, float], np.ndarray]
 
 def read(path: str | Path) -> tuple[str, Utility, float]:
     """(name, u(R_ext, v), largest R_ext worth drawing) of a distilled utility's JSON file."""
-    stored = reading.plain(path, esr_distilled.MAKE_ONE)
+    stored = safe_io.plain(path, esr_distilled.MAKE_ONE)
     mean, std, layers, offset, scale = esr_distilled.parts(stored, str(path))
     top = float(mean[0] + 2.5 * std[0])
     name = str(stored.get("dilemma") or Path(path).stem)

@@ -197,12 +197,12 @@ def _read(
             test = _test(values.cvar, against)
         return Interpolated(method, _name(low), values._replace(against_focal=test))
     # with one seed there is no test, and no interval either
-    told_apart = not compare.welch(axis.each(high), axis.each(low)).p >= TOLD_APART
+    distinguish_arms = not compare.welch(axis.each(high), axis.each(low)).p >= TOLD_APART
     between = _Between(low, high)
 
     def read(mix: compare.Mix) -> compare.Reading:
         found = compare.read_between(axis.each(low), axis.each(high), level, mix)
-        return found if told_apart else found._replace(value=found.value._replace(half=float("nan")))
+        return found if distinguish_arms else found._replace(value=found.value._replace(half=float("nan")))
 
     tails = read(between.cvar())
     reference = against
@@ -219,7 +219,7 @@ def _read(
         tails.value,
         _test(tails.value, reference) if isinstance(reference, Interval) else None,
     )
-    name = f"{_name(low)} → {_name(high)}, {found.weight:.0%}{'' if told_apart else ' (ends not told apart)'}"
+    name = f"{_name(low)} → {_name(high)}, {found.weight:.0%}{'' if distinguish_arms else ' (ends not told apart)'}"
     return Interpolated(method, name, values)
 
 
@@ -263,18 +263,18 @@ class _Between:
         return lambda i, j, weight: math.sqrt(max(square(i, j, weight) - self.mean(i, j, weight) ** 2, 0.0))
 
     def cvar(self) -> compare.Mix:
-        fraction = self.harm.fraction
+        alpha = self.harm.alpha
         if self.mixed:
             low, high = ([metrics.histogram(seed.counts) for seed in arm.seeds] for arm in self.arms)
-            return lambda i, j, weight: metrics.mixture_cvar(low[i], high[j], weight, fraction)
+            return lambda i, j, weight: metrics.mixture_cvar(low[i], high[j], weight, alpha)
         if not self.chance:
             return self.straight(lambda arm: arm.tails)
         episodes = max((seed.counts.size for arm in self.arms for seed in arm.seeds), key=self.harm.share)
-        mix = self.beside(self.harm.worst, partial(metrics.independent_cvar, fraction=fraction))
+        mix = self.beside(self.harm.worst, partial(metrics.independent_cvar, alpha=alpha))
 
         def possible(i: int, j: int, weight: float) -> float:
             value = mix(i, j, weight)
-            least = metrics.least_cvar(self.mean(i, j, weight), fraction, episodes)
+            least = metrics.least_cvar(self.mean(i, j, weight), alpha, episodes)
             return max(value, least) if 0 < weight < 1 else value
 
         return possible

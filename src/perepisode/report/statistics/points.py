@@ -15,8 +15,8 @@ from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.evaluation import episodes as tables
 from perepisode.evaluation.compare import Interval
-from perepisode.methods import METHODS, Family
-from perepisode.report.harm import NAN, Harm
+from perepisode.methods import METHODS, ConstraintType
+from perepisode.report.cost_measure import NAN, CostMeasure
 from perepisode.report.style import look, of_family
 
 PROTOCOLS = {"first": "first episodes of every world", "window": "the paper's window"}
@@ -33,7 +33,7 @@ class Seed:
 
     seed: int
     run: str
-    steps: float
+    total_timesteps: float
     counts: np.ndarray
     returns: np.ndarray
     lengths: np.ndarray
@@ -53,7 +53,7 @@ class Point:
     main: bool
     suffix: str
     seeds: tuple[Seed, ...]
-    harm: Harm
+    harm: CostMeasure
     _known: dict = field(default_factory=dict, repr=False)  # metrics already taken: a tail is asked for often
 
     @property
@@ -64,7 +64,11 @@ class Point:
     @property
     def budget(self) -> float:
         """Violations an episode that the setting allows; NaN for methods that state no such number."""
-        stated = self.method in of_family(Family.EPISODE, Family.MEAN) or self.arm.split("=")[0] in ("k", "d", "budget")
+        stated = self.method in of_family(ConstraintType.EPISODE, ConstraintType.MEAN) or self.arm.split("=")[0] in (
+            "k",
+            "d",
+            "budget",
+        )
         return self.value if stated else float("nan")
 
     @property
@@ -121,7 +125,7 @@ class Point:
     @cached_property
     def tail_episodes(self) -> int:
         """How many episodes the CVaR rests on, all seeds together."""
-        return sum(metrics.tail_size(seed.counts.size, self.harm.fraction) for seed in self.seeds)
+        return sum(metrics.tail_size(seed.counts.size, self.harm.alpha) for seed in self.seeds)
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ class View:
     protocol: str
     counter: str
     points: tuple[Point, ...]
-    harm: Harm
+    harm: CostMeasure
     external: bool = False  # a table of another library's: how it was judged is not known
 
     @cached_property
@@ -172,8 +176,8 @@ class View:
 class Episodes:
     """The table sorted once by run, so that every view is cheap however many rows there are."""
 
-    def __init__(self, table: pd.DataFrame, limit: float = NAN, fraction: float = metrics.WORST):
-        self._asked = limit, fraction, table.attrs.get("word", "violations")
+    def __init__(self, table: pd.DataFrame, limit: float = NAN, alpha: float = metrics.WORST):
+        self._asked = limit, alpha, table.attrs.get("word", "violations")
         self.environment = str(table["environment"].iloc[0])
         self.dilemmas = tables.dilemmas(table)
         self.provenance = table.attrs.get("provenance", [])
@@ -189,7 +193,7 @@ class Episodes:
         self.settings = [tables.stated(text) for text in table["settings"].cat.categories]
         self.methods = list(self._keys["method"].unique())
         self.arms = dict(zip(self._keys["run"], self._keys["arm"]))
-        self._steps = table["steps"].to_numpy(float)[firsts]
+        self._steps = table["total_timesteps"].to_numpy(float)[firsts]
         counted = [name for name in table if name in _NUMBERS or name.startswith("violations_")]
         self._columns = {name: table[name].to_numpy(np.float64)[order] for name in counted}
         for name in ("in_first", "in_window"):
@@ -227,7 +231,7 @@ class Episodes:
             # a table that joins another need not have every count of it
             if kept := [seed for seed in seeds if seed.counts.size and not np.isnan(seed.counts).any()]:
                 found.append((rows.iloc[0], kept))
-        harm = Harm.of((seed.counts for _, seeds in found for seed in seeds), *self._asked)
+        harm = CostMeasure.of((seed.counts for _, seeds in found for seed in seeds), *self._asked)
         ordered = tuple(sorted((self._point(key, seeds, harm) for key, seeds in found), key=_point_order))
         return View(dilemma, protocol, counter, ordered, harm, self.environment == "external")
 
@@ -284,7 +288,7 @@ class Episodes:
         steps = float(self._steps[index])
         return Seed(int(key["seed"]), str(key["run"]), steps, counts, returns, lengths, utilities, others)
 
-    def _point(self, key: pd.Series, seeds: list[Seed], harm: Harm) -> Point:
+    def _point(self, key: pd.Series, seeds: list[Seed], harm: CostMeasure) -> Point:
         method, arm, value, gamma, detector = key[_SETTING]
         parts = [text] if (text := self._discount(method, arm, gamma)) else []
         if detector != self.main_detector:

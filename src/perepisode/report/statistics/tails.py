@@ -1,4 +1,4 @@
-"""Tails whole, not as one number: how many episodes lie beyond every level, and the CVaR at every fraction."""
+"""Tails whole, not as one number: how many episodes lie beyond every level, and the CVaR at every alpha."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from perepisode.evaluation.compare import Interval
 from perepisode.report.statistics.points import Point
 
 FRACTIONS = np.array([0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])
-MOST_LEVELS = 160  # of a curve, dense where few episodes are left: more than a figure can show
+MAX_LEVELS = 160  # of a curve, dense where few episodes are left: more than a figure can show
 
 
 class Beyond(NamedTuple):
@@ -29,18 +29,18 @@ def beyond(point: Point) -> Beyond:
     """P(V > x) at zero and at every level that an episode had; of many levels those of logarithmic ranks."""
     ordered = [np.sort(seed.counts) for seed in point.seeds]
     levels = np.unique(np.concatenate([[0.0], *ordered]))
-    if levels.size > MOST_LEVELS:
-        ranks = np.unique(np.rint(np.geomspace(1, levels.size, MOST_LEVELS)).astype(int))
+    if levels.size > MAX_LEVELS:
+        ranks = np.unique(np.rint(np.geomspace(1, levels.size, MAX_LEVELS)).astype(int))
         levels = levels[levels.size - ranks[::-1]]
     below = [np.searchsorted(counts, levels, side="right") / counts.size for counts in ordered]
     return Beyond(levels, 1 - np.array(below))
 
 
 def cvars(point: Point, fractions: Sequence[float] | np.ndarray = FRACTIONS) -> list[Interval]:
-    """The CVaR of each fraction, over seeds."""
+    """The CVaR of each alpha, over seeds."""
     found = []
     for seed in point.seeds:
         worst_first = np.sort(seed.counts)[::-1]
-        sizes = np.array([metrics.tail_size(worst_first.size, fraction) for fraction in fractions])
+        sizes = np.array([metrics.tail_size(worst_first.size, alpha) for alpha in fractions])
         found.append(np.cumsum(worst_first)[sizes - 1] / sizes)
     return [compare.t_interval(each) for each in np.array(found).T]

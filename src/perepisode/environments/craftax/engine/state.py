@@ -175,8 +175,8 @@ def lit_only(state: State) -> State:
 
 def generate(key: jax.Array) -> State:
     """A fresh world: what Craftax's `reset_env(key)` would make."""
-    _, world_key = jax.random.split(key)
-    return from_upstream(generate_world(world_key, PARAMS, STATIC))
+    _, step_key = jax.random.split(key)
+    return from_upstream(generate_world(step_key, PARAMS, STATIC))
 
 
 def _join(*mobs: upstream.Mobs) -> Mobs:

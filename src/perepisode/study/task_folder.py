@@ -1,0 +1,113 @@
+"""What a task leaves in its folder while it works and when it ends; readable from any machine that sees the files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perepisode import safe_io
+from perepisode.config import ConfigError
+from perepisode.runs import held, write_atomically
+
+BEAT_SECONDS = 5.0
+STALE_SECONDS = 60.0  # a worker on another machine that was not heard of for so long is taken to be gone
+
+
+@dataclass(frozen=True)
+class TaskFolder:
+    path: Path
+
+    @classmethod
+    def of(cls, out: Path, name: str) -> TaskFolder:
+        return cls(Path(out) / "tasks" / name)
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log"
+
+    @property
+    def done(self) -> dict[str, Any] | None:
+        return _read(self.path / "done")
+
+    @property
+    def failed(self) -> str | None:
+        """Why the last attempt failed, or None."""
+        found = _read(self.path / "failed")
+        return str(found.get("reason")) if found else None
+
+    @property
+    def beat(self) -> dict[str, Any] | None:
+        """The last sign of life of a worker that is still there; None if there is none."""
+        found = _read(self.path / "beat") or {}
+        pid, when = found.get("pid"), safe_io.number(found.get("time"))
+        if not isinstance(pid, int) or not 0 < pid < 2**31:
+            return None
+        if found.get("host") == socket.gethostname():
+            return found if _alive(pid) else None
+        return found if time.time() - when < STALE_SECONDS else None
+
+    def finish(self, **about: Any) -> None:
+        self.path.joinpath("failed").unlink(missing_ok=True)
+        write_atomically(self.path / "done", json.dumps(about))
+
+    def fail(self, reason: str) -> None:
+        write_atomically(self.path / "failed", json.dumps({"reason": reason}))
+
+    def forget_failure(self) -> None:
+        self.path.joinpath("failed").unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Hold the task, so that no second worker takes it, and give signs of life until it ends."""
+        with held(self.path / "lock", "this task"):
+            stop = threading.Event()
+            thread = threading.Thread(target=self._beat, args=(stop,), daemon=True)
+            thread.start()
+            try:
+                yield
+            finally:
+                stop.set()
+                thread.join()
+                self.path.joinpath("beat").unlink(missing_ok=True)
+
+    def _beat(self, stop: threading.Event) -> None:
+        about = {"host": socket.gethostname(), "pid": os.getpid(), "job": os.environ.get("SLURM_JOB_ID")}
+        while True:
+            with contextlib.suppress(OSError):  # a full disk is noticed by the work itself
+                write_atomically(self.path / "beat", json.dumps({**about, "time": time.time()}))
+            if stop.wait(BEAT_SECONDS):
+                return
+
+
+def last_line(path: Path, begin: int = 0) -> str:
+    """The last line of a log that says anything, of what was written from `begin` on; empty if there is none."""
+    said = (safe_io.visible(line.strip()) for line in reversed(safe_io.last_lines(path, begin)))
+    return next((line for line in said if line), "")
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return safe_io.plain(path, "")
+    except ConfigError:
+        return None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    # a killed process that nobody has waited for yet still has a number
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return True

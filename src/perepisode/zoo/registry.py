@@ -1,0 +1,60 @@
+"""Where trained agents are found: by the name of one that ships, by an exported file, or by run folder."""
+
+from functools import cache
+from pathlib import Path
+
+from perepisode.config import ConfigError
+from perepisode.runs import RunFolder
+from perepisode.runs import find as find_runs
+from perepisode.zoo.agent_file import ENDING, AgentFile
+
+BUNDLED = Path(__file__).parent / "bundled"  # <dilemma>/<agent>.safetensors, part of the package
+AgentSource = RunFolder | AgentFile
+
+
+def names() -> tuple[str, ...]:
+    """The agents that ship with the package."""
+    return tuple(
+        path.relative_to(BUNDLED).as_posix().removesuffix(ENDING) for path in sorted(BUNDLED.glob(f"*/*{ENDING}"))
+    )
+
+
+def find(name: str | Path) -> list[AgentSource]:
+    """Every trained agent that this names: run folders below a folder, an exported file, one that ships.
+
+    What exists on disk comes first, so a folder of one's own is never mistaken for a name.
+    """
+    path = Path(name)
+    if path.is_dir():
+        return list(find_runs(path))
+    if path.name.endswith((ENDING, ".json")):
+        file = AgentFile(path.with_name(path.name.removesuffix(".json").removesuffix(ENDING) + ENDING))
+        if file.path.is_file():
+            return [file]
+    known = names()
+    if path.as_posix() in known:
+        return [bundled_agent(path.as_posix())]
+    wrong = "is neither a run folder nor an agent's file" if path.exists() else "does not exist"
+    raise ConfigError(f"{name} {wrong}; the agents that ship are {', '.join(known)}")
+
+
+def bundled_agent(name: str) -> AgentFile:
+    return AgentFile(BUNDLED / f"{name}{ENDING}")
+
+
+def one(name: str | Path) -> AgentSource:
+    """The one agent that this names."""
+    found = find(name)
+    if not found:
+        raise ConfigError(
+            f"{name} holds no run folder; name a run folder, an agent's file or one of {', '.join(names())}"
+        )
+    if len(found) > 1:
+        raise ConfigError(f"{name} holds {len(found)} runs; name one of them")
+    return found[0]
+
+
+@cache
+def bundled() -> dict[str, AgentFile]:
+    """The agents that ship, by the id of their run; starts no device."""
+    return {file.about["run"]["id"]: file for file in map(bundled_agent, names())}

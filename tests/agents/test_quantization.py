@@ -1,0 +1,95 @@
+"""Rounding by hand arithmetic: what is kept, how far off it may be, and what is left out."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from perepisode.zoo.quantization import restored, rounded
+
+
+def policy(embedding, actor=None):
+    hidden = embedding.shape[1]
+    return {
+        "embedding.0": embedding,
+        "embedding_bias": np.full(hidden, 0.123, np.float32),
+        "actor.0.0": np.eye(hidden, dtype=np.float32) if actor is None else actor,
+        "critic.0.0": np.full((hidden, hidden), 7.0, np.float32),
+    }
+
+
+def there_and_back(weights, initial):
+    return restored(*rounded(weights, initial))
+
+
+def test_a_row_by_hand():
+    """The largest weight becomes 127; 0.5 of it 63.5, which rounds to even 64; a hundredth 1.27 → 1."""
+    row = np.array([[-2.0, 1.0, 0.02]], np.float32)
+    tensors, sizes = rounded(policy(row), policy(np.zeros_like(row)))
+    assert tensors["embedding.0"].tolist() == [[-127, 64, 1]]
+    assert tensors["embedding.0.scale"] == pytest.approx([2 / 127])
+    assert sizes == {"embedding.0": 1}
+    back = restored(tensors, sizes)
+    assert back["embedding.0"] == pytest.approx(np.array([[-2.0, 128 / 127, 2 / 127]]))
+    assert back["embedding_bias"] == pytest.approx(0.123)
+
+
+@given(arrays(np.float32, (5, 4), elements=st.floats(-100, 100, width=32)))
+def test_no_weight_is_off_by_more_than_half_a_level_of_its_own_row(kernel):
+    back = there_and_back(policy(np.ones((2, 4), np.float32), kernel), policy(np.zeros((2, 4), np.float32)))
+    level = np.abs(kernel).max(axis=1, keepdims=True) / 127
+    assert (np.abs(back["actor.0.0"] - kernel) <= 0.5 * level * (1 + 1e-5) + 1e-30).all()
+
+
+def test_inputs_that_training_never_met_are_read_as_zero_and_all_others_are_kept():
+    random = np.random.default_rng(0)
+    initial = random.normal(size=(6, 4)).astype(np.float32)
+    trained = initial.copy()
+    trained[1, 2] += 0.01
+    trained[4] -= 0.01
+    tensors, _ = rounded(policy(trained), policy(initial))
+    assert tensors["embedding.0.rows"].tolist() == [1, 4]
+    back = there_and_back(policy(trained), policy(initial))["embedding.0"]
+    assert not back[[0, 2, 3, 5]].any()
+    assert back[[1, 4]] == pytest.approx(trained[[1, 4]], abs=float(np.abs(trained).max()) / 254)
+
+
+def test_what_half_precision_loses_is_no_movement():
+    initial = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
+    travelled = initial.astype(np.float16).astype(np.float32)
+    assert rounded(policy(travelled), policy(initial))[0]["embedding.0.rows"].size == 0
+
+
+def test_there_is_no_critic_but_room_for_one():
+    tensors, sizes = rounded(policy(np.ones((2, 4), np.float32)), policy(np.zeros((2, 4), np.float32)))
+    assert not any(name.startswith("critic") for name in tensors)
+    critic = {name: value for name, value in restored(tensors, sizes).items() if name.startswith("critic")}
+    assert {name: value.shape for name, value in critic.items()} == {
+        "critic.0.0": (4, 4), "critic.0.1": (4,), "critic.1.0": (4, 4), "critic.1.1": (4,),
+        "critic.2.0": (4, 1), "critic.2.1": (1,),
+    }  # fmt: skip
+    assert not any(value.any() for value in critic.values())
+
+
+WRONG = {
+    "a scale is missing": lambda t, s: t.pop("actor.0.0.scale"),
+    "a scale too few": lambda t, s: t.update({"actor.0.0.scale": t["actor.0.0.scale"][1:]}),
+    "rows beyond the kernel": lambda t, s: s.update({"embedding.0": 1}),
+    "rows in disorder": lambda t, s: t.update({"embedding.0.rows": t["embedding.0.rows"][::-1].copy()}),
+    "a negative row": lambda t, s: t.update({"embedding.0.rows": t["embedding.0.rows"] - 1}),
+    "a size that would fill the memory": lambda t, s: s.update({"embedding.0": 10**12}),
+    "a size that is no number": lambda t, s: s.update({"embedding.0": "2"}),
+    "another type": lambda t, s: t.update({"actor.0.0": t["actor.0.0"].astype(np.int16)}),
+    "not finite": lambda t, s: t.update({"actor.0.0.scale": np.full(4, np.nan, np.float32)}),
+    "no bias": lambda t, s: t.pop("embedding_bias"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_tensors_that_do_not_belong_together_are_refused(wrong):
+    tensors, sizes = rounded(policy(np.ones((2, 4), np.float32)), policy(np.zeros((2, 4), np.float32)))
+    restored(tensors, sizes)
+    WRONG[wrong](tensors, sizes)
+    with pytest.raises(ValueError, match=r"\w+"):
+        restored(tensors, sizes)

@@ -1,0 +1,163 @@
+"""What comes from outside the package is met by every command as the package's own is, and refused in one line."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import guide
+import jax.numpy as jnp
+import pytest
+
+import perepisode
+from perepisode.cli import Train
+from perepisode.environments import ENVIRONMENTS
+from perepisode.methods import METHODS, Accrued
+from perepisode.training import population
+
+PLAIN = {"PYTHONPATH": "", "COLUMNS": "200"}
+BARE = """
+import jax.numpy as jnp
+from perepisode.environments import Environment, register_env
+from perepisode.environments.base import EndCause, Outcome
+
+@register_env
+class Bare(Environment):
+    name, dilemmas, actions = "bare", ("harm", "other"), 2
+
+    def reset(self, key):
+        return jnp.zeros((), jnp.int32)
+
+    def step(self, key, state, action):
+        counts = jnp.stack([action == 1, action == 0]).astype(jnp.int32)
+        ends = jnp.where(state >= 4, EndCause.TIMEOUT, EndCause.RUNNING)
+        return state + 1, Outcome(1.0 + action, counts, counts, {}, ends)
+
+    def observe(self, state):
+        return state[None]
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    with guide.folder(tmp_path, "A method", bare=BARE) as path:
+        yield path
+
+
+def refused(*words: str) -> str:
+    """The one line on stderr."""
+    code, out, err = guide.call(*words)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    return err
+
+
+def test_matrix_and_plan_take_a_world_from_outside(home):
+    _, named, _ = guide.call("matrix", "--env", "bare:Bare")
+    assert "129 runs of 1e+06 steps: erm 21 + ser 30 + lagrangian 24 + esr 12 + budget 18" in named
+    assert ENVIRONMENTS["bare"].dilemmas == ("harm", "other")
+    _, known, _ = guide.call("matrix", "--env", "bare")
+    assert known == named
+    code, planned, _ = guide.call("study", "plan", "--env", "bare:Bare", "--only", "ser")
+    assert code == 0
+    assert "30 runs in 2 packs, 3e+07 steps" in planned
+    assert "next: perepisode study run --env bare:Bare" in planned
+    assert "bare declares no env 'Bear'" in refused("matrix", "--env", "bare:Bear")
+
+
+@pytest.mark.parametrize(
+    ("what", "base", "body", "said"),
+    [
+        ("method", "Objective", "label = 'L'", "odd.Odd is no method yet: it does not say its name"),
+        ("method", "Objective", "name = 'odd'", "odd.Odd is no method yet: it does not say its label"),
+        ("method", "Objective", "name, label = 'ser', 'L'", "called 'ser': perepisode.methods.ser and odd; rename one"),
+        ("env", "World", "name = 'odd'", "odd.Odd is no world yet: it does not say its dilemmas and actions"),
+        ("env", "World", "name, dilemmas, actions = 'temptation', ('a',), 2", "two worlds are called 'temptation'"),
+        ("env", "World", "name, dilemmas, actions = 'odd', ('a',), 65537", "whole number from 1 to 65536"),
+        ("env", "World", "name, dilemmas, actions = 'odd', ('a',), 2.0", "Odd has actions = 2.0; it must be a whole"),
+        ("env", "World", "name, dilemmas, actions = 'odd', (), 2", "Odd has dilemmas = (); it must be a tuple of"),
+        ("env", "World", "name, dilemmas, actions = 'odd', ('harm'), 2", "dilemmas = 'harm'; it must be a tuple of"),
+    ],
+)
+def test_a_declaration_that_cannot_be_met_is_refused_when_it_is_read(tmp_path, what, base, body, said):
+    imports = "from perepisode.environments import Environment, register_env\nfrom perepisode.methods.objective import *\n"
+    text = f"{imports}@{'world' if what == 'env' else what}\nclass Odd({base}):\n    {body}\n"
+    with guide.folder(tmp_path, odd=text):
+        before = dict(METHODS), dict(ENVIRONMENTS)
+        assert said in refused("train", f"--{what}", "odd:Odd")
+        assert before == (METHODS, ENVIRONMENTS)
+
+
+WORDY = """
+import jax.numpy as jnp
+from perepisode.methods.objective import Objective, gain, harm, register_method
+from perepisode.settings import setting
+
+@register_method
+class Wordy(Objective):
+    price: float = setting(1.0, "of a violation", low=0)
+    shape: str = setting("flat", "of the price", choices=("flat", "rising"))
+
+    name, label = "wordy", "Wordy"
+
+    def reward(self, dual, before, after):
+        price = self.price * (after.violations if self.shape == "rising" else 1.0)
+        return gain(before, after) - price * harm(before, after)
+"""
+
+
+def test_a_setting_that_is_a_word_can_be_swept_beside_numbers(tmp_path):
+    """Runs of one word stand side by side in a population, whatever order they are given in."""
+    with guide.folder(tmp_path, wordy=WORDY):
+        asked = Train(method=("wordy:Wordy",), set=("price=1,2", "shape=rising,flat"), seeds=(1,))
+        runs = population.order(asked.runs()[0])
+        assert [run.method_settings["shape"] for run in runs] == ["rising", "rising", "flat", "flat"]
+        members = population.gather(runs)
+        assert members.sizes == (2, 2)
+        before, after = (Accrued(jnp.zeros(4), jnp.full(4, count)) for count in (1.0, 2.0))
+        reward = members.joined(lambda one, dual, b, a: one.reward(dual, b, a), members.init_duals(), before, after)
+        assert reward.tolist() == [-2.0, -4.0, -1.0, -2.0]
+        own, ser = Train(method=("wordy:Wordy:price=3:shape=rising", "ser:weight=1"), seeds=(1,)).runs()[0]
+        assert (own.method_settings, ser.method_settings) == ({"price": 3, "shape": "rising"}, {"weight": 1})
+
+
+@pytest.mark.processes
+def test_in_the_package_a_method_is_a_file_and_a_world_a_folder_and_a_line(tmp_path):
+    """In a copy of it.  Settings are options then, and one whose name is taken does not break the command."""
+    shutil.copytree(Path(perepisode.__file__).parent, tmp_path / "perepisode", ignore=shutil.ignore_patterns("box"))
+    methods, worlds = tmp_path / "perepisode" / "methods", tmp_path / "perepisode" / "environments"
+    _, entropic = guide.module("A method")
+    (methods / "entropic.py").write_text(entropic.replace("cost", "entropy"))
+    (methods / "wordy.py").write_text(WORDY.replace("price", "gamma"))
+    (worlds / "corridor").mkdir()
+    (worlds / "corridor" / "__init__.py").write_text(guide.module("A world")[1])
+    with open(worlds / "__init__.py", "a") as file:
+        file.write("import perepisode.environments.corridor\n")
+
+    def say(*words):
+        command = [sys.executable, "-m", "perepisode", *words]
+        shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, **PLAIN})
+        assert shown.returncode in (0, 2), shown.stderr
+        return shown.stdout + shown.stderr
+
+    assert "12 runs" in say("matrix", "--env", "corridor", "--extra-baselines", "--only", "entropic", "--seeds", *"123456")
+    shown = " ".join(say("train", "--help").split())
+    assert "--beta VALUE" in shown
+    assert "--patience VALUE" in shown
+    assert "entropic, wordy, or your own" in shown
+    refusal = say("train", "--method", "entropic", "--env", "corridor", "--beta", "0", "--length", "7")
+    assert refusal == "perepisode: beta=0 is out of range; beta must be a number, above 0\n"
+    assert "entropy could be method.entropy and learner.entropy" in say(
+        "train", "--method", "entropic", "--beta", "1", "--ent-coef", "0.1"
+    )
+    assert "gamma=-1 is out of range" in say("train", "--method", "wordy", "--set", "gamma=-1")
+    assert "gamma=-1.0 is out of range" in say("train", "--method", "wordy", "--gamma", "-1")
+
+
+def test_a_job_of_a_cluster_finds_the_module_too(home):
+    asked = ("study", "submit", "--env", "bare:Bare", "--only", "ser", "--out", "study", "--dry-run")
+    assert guide.call(*asked)[0] == 0
+    script = (home / "study" / "slurm" / "train.sbatch").read_text().splitlines()
+    there = script.index(f"cd {home}")
+    assert script[there + 1] == "export PEREPISODE_PLUGINS=bare"
+    assert script[-1].startswith("exec ")

@@ -1,0 +1,149 @@
+"""A world of one's own that is wrong is told in one line; one that is merely unusual goes all the way."""
+
+import guide
+import numpy as np
+import pandas as pd
+import pytest
+from test_plugins import BARE, refused
+
+import perepisode
+from perepisode import environments
+from perepisode.config import ConfigError
+from perepisode.environments import check_env
+from perepisode.replay.episode import replay
+
+pytestmark = pytest.mark.xdist_group("extending-bare")
+
+COUNTS = "jnp.stack([action == 1, action == 0]).astype(jnp.int32)"
+OUTCOME = "Outcome(1.0 + action, counts, counts, {}, ends)"
+TINY = ("--steps", "64", "--num-envs", "4", "--num-steps", "8", "--num-minibatches", "2", "--hidden-size", "8", "--seeds", "1")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (COUNTS, "jnp.stack([action, action]) * 0.5", "Outcome.violations is float32[2]; it must be a whole number"),
+        (COUNTS, "(action == 1).astype(jnp.int32)", "Outcome.violations is int32[]; it must be a whole number"),
+        (COUNTS, "jnp.zeros(3, jnp.int32)", "Outcome.violations is int32[3]; it must be a whole number for each"),
+        (COUNTS, "1 // 0", "step cannot be traced by JAX (ZeroDivisionError: "),
+        (COUNTS, "nothing", "step cannot be traced by JAX (NameError: name 'nothing' is not defined; line 14 of"),
+        (COUNTS, "(1 if action else 0)", "step cannot be traced by JAX (TracerBoolConversionError: "),
+        ("counts, counts, {}", "counts, counts[:1], {}", "Outcome.paper_violations is int32[1]; it must be"),
+        ("Outcome(1.0 + action", "Outcome(jnp.ones(2)", "Outcome.task_reward is float32[2]; it must be one number"),
+        ("{}, ends", "{'x': ends}, ends", "Outcome.info must have a count for each of info_keys = ()"),
+        ("{}, ends", "{}, ends * 1.0", "Outcome.end_cause is float32[]; it must be an EndCause"),
+        (OUTCOME, "1.0", "step must return the next state and an Outcome"),
+        ("return state + 1,", "return state + 1.0,", "the state is int32[] after reset and float32[] after step"),
+        ("return state + 1,", "return (state, state),", "step must return a state of reset's structure"),
+        ("state[None]", "jnp.zeros((3, 3))", "observe must return one vector, not float32[3,3]; or write an encode"),
+        ("state[None]", "(state, state)", "encode cannot be traced by JAX (AttributeError: "),
+        ("return jnp.zeros((), jnp.int32)", "return jnp.zeros(-1)", "reset cannot be traced by JAX ("),
+    ],
+)
+def test_what_is_wrong_with_a_world_is_one_line_before_anything_is_written(tmp_path, old, new, said):
+    assert old in BARE
+    with guide.folder(tmp_path, bare=BARE.replace(old, new)) as home:
+        assert f"bare: {said}" in refused("train", "--env", "bare.py:Bare", *TINY)
+        assert not (home / "out").exists()
+
+
+def test_a_sum_that_falls_within_an_episode_is_less_than_no_violation():
+    """Two worlds, one dilemma: a total may fall where a new episode begins, and nowhere else."""
+    env = environments.make("temptation")
+    ended = np.array([[False, True], [True, False], [False, False]])
+    right = np.array([[[1], [4]], [[3], [0]], [[0], [2]]])
+    check_env.counted(env, ended, right)
+    for place, value in (((0, 0), -1), ((1, 0), 0), ((2, 1), -1)):
+        wrong = right.copy()
+        wrong[place] = value
+        with pytest.raises(ConfigError, match="temptation counted less than no violation of temptation"):
+            check_env.counted(env, ended, wrong)
+
+
+def test_training_and_judging_refuse_counts_below_zero(tmp_path):
+    """Of the dilemma that is trained for, training sees it at an episode's end; of any other, and of steps, judging."""
+    below = BARE.replace(COUNTS, "jnp.stack([-1 - action, jnp.where(state == 3, -1, 2)])")
+    with guide.folder(tmp_path, bare=below) as home:
+        said = refused_later("train", "--env", "bare.py:Bare", "--dilemma", "harm", *TINY)
+        assert "bare counted less than no violation of harm; Outcome.violations must be zero or more" in said
+        code, _, err = guide.call("train", "--env", "bare.py:Bare", "--dilemma", "other", *TINY)
+        assert code == 0, err
+        said = refused_later("evaluate", "out", "--num-envs", "2", "--steps", "8", "--episodes-per-env", "1")
+        assert "bare counted less than no violation of harm" in said
+        assert not (home / "out" / "episodes.parquet").exists()
+
+
+def refused_later(*words: str) -> str:
+    """The one line on stderr of a command that has begun already."""
+    code, _, err = guide.call(*words)
+    assert (code, err.count("\n")) == (2, 1), err
+    return err
+
+
+UNUSUAL = """
+import jax
+import jax.numpy as jnp
+from perepisode import EndCause, Outcome, Environment, register
+
+@register
+class Dial(Environment):
+    name, dilemmas, actions = "dial", ("far",), 300
+
+    def reset(self, key):
+        return jax.random.normal(key, (3,))
+
+    def step(self, key, state, action):
+        far = (action >= 256).astype(jnp.int32)[None]
+        return state, Outcome(action.astype(jnp.float32), far, far, {}, jnp.int32(EndCause.TIMEOUT))
+
+    def observe(self, state):
+        return state
+"""
+
+
+def all_the_way(env: str, *words: str) -> pd.DataFrame:
+    for command in (
+        ["train", "--env", env, "--method", "ser:weight=0", "--out", "out", *TINY, *words],
+        ["evaluate", "out", "--num-envs", "64", "--steps", "4", "--episodes-per-env", "2"],
+        ["report", "out/episodes.parquet", "--runs", "out"],
+        ["watch", "out/episodes.parquet", "--worst", "3"],
+    ):
+        code, said, err = guide.call(*command)
+        assert code == 0, err
+    assert said.count("reproduced exactly") == 3
+    return pd.read_parquet("out/episodes.parquet")
+
+
+def test_three_hundred_actions_floats_to_see_and_episodes_of_one_step(tmp_path):
+    with guide.folder(tmp_path, dial=UNUSUAL) as home:
+        table = all_the_way("dial.py:Dial")
+        assert set(table["length"]) == {1}
+        actions = np.array([np.frombuffer(content, "<u2")[0] for content in table["actions"]])
+        assert table["return"].tolist() == actions.tolist()
+        assert table["violations"].tolist() == (actions >= 256).astype(int).tolist()
+        assert 256 <= actions.max() < 300
+        deeds = guide.player((home / "watch" / "index.html").read_text())["deeds"]
+        assert deeds == [f"action {actions[actions >= 256].min()}"]  # the worst: a violation, and least paid
+
+
+def test_a_horizon_of_one(tmp_path):
+    with guide.folder(tmp_path):
+        table = all_the_way("temptation", "--horizon", "1", "--chance", "0.9", "--num-steps", "1")
+        assert set(table["length"]) == {1}
+        assert set(table["end_cause"]) == {"timeout"}
+        assert ((table["return"] > 0.75) == (table["violations"] == 1)).all()
+        assert set(table["violations"]) == {0, 1}
+
+
+def test_rows_whose_actions_do_not_fit_are_refused(tmp_path):
+    with guide.folder(tmp_path, dial=UNUSUAL):
+        dial = perepisode.make("dial.py:Dial")
+        with pytest.raises(ConfigError, match="actions are cut short; dial has 2 bytes for each"):
+            replay({"actions": b"abc"}, dial)
+        with pytest.raises(ConfigError, match="action 300 is unknown; dial has actions 0 to 299"):
+            replay({"actions": (300).to_bytes(2, "little")}, dial)
+
+
+def test_ours_are_not_traced(monkeypatch):
+    monkeypatch.setattr(check_env, "_traced", lambda *_: pytest.fail("traced"))
+    assert check_env.check(environments.make("craftax")).name == "craftax"

@@ -1,0 +1,126 @@
+"""What agents are told of what was accrued: by hand arithmetic, for every method that tells, and part of the run."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from perepisode.config import ConfigError
+from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.methods import METHODS, Accrued
+from perepisode.methods.accrued_obs import ACCRUED_OBS
+from perepisode.methods.esr_distilled import Distilled, to_json
+from perepisode.runs import Run
+from perepisode.study import matrix, packing
+from perepisode.training import population, ppo
+
+UTILITY = Distilled(jnp.zeros(2), jnp.ones(2), (jnp.ones((2, 1)),), (jnp.zeros(1),), 0.0, 1.0)
+FILES = {"a file's digest": json.dumps(to_json(UTILITY)).encode()}
+SETTINGS = {
+    "esr": {"budget": 1},
+    "esr_distilled": {"utility": "a file's digest"},
+    "ser_racc": {"weight": 0.1},
+    "saute": {"budget": 1},
+    "cvar": {"budget": 1},
+    "chance": {"budget": 1},
+}
+
+
+def after(task_return, violations):
+    return Accrued(jnp.asarray(task_return, jnp.float32), jnp.asarray(violations, jnp.float32))
+
+
+@pytest.mark.parametrize(
+    ("name", "task_return", "violations", "expected"),
+    [
+        ("paper", 0.0, 0, [0, 0]),
+        ("paper", 25.0, 2, [0.5, 0.4]),
+        ("paper", -400.0, 60, [-5, 5]),
+        ("scaled", 0.0, 0, [0, 0, 0, 0, 0, 0, 0]),
+        ("scaled", 25.0, 1, [0.5, 6, 30, 0, 0, 0, 0]),
+        ("scaled", 10.0, 4, [0.2, 24, 30, 30, 30, 30, 0]),
+        ("scaled", 400.0, 60, [5, 150, 30, 30, 30, 30, 30]),  # √(8093 + 7) / 3 = 30
+    ],
+)
+def test_by_hand(name, task_return, violations, expected):
+    told = np.asarray(ACCRUED_OBS[name](after(task_return, violations), 8093))
+    assert told == pytest.approx(np.array(expected, float), abs=1e-5)
+
+
+@pytest.mark.parametrize("method", SETTINGS)
+def test_every_method_that_observes_can_be_told_otherwise(method):
+    accrued = after(np.full((3, 2), 25.0), np.full((3, 2), 1))
+    loud = METHODS[method].build(FILES, **SETTINGS[method], accrued_obs="scaled")
+    np.testing.assert_array_equal(loud.features(accrued, 93), ACCRUED_OBS["scaled"](accrued, 93))
+    usual = METHODS[method].build(FILES, **SETTINGS[method])
+    own = (1 - 1 / 1.5) * np.ones((3, 2, 1)) if method == "saute" else ACCRUED_OBS["paper"](accrued, 93)
+    np.testing.assert_allclose(usual.features(accrued, 93), own, rtol=1e-6)
+
+
+def test_it_is_as_loud_as_the_inputs_are_many():
+    """Whoever plays hears the same: a hundred inputs in all, so the gain is 10 / 3, in training, judging and acting."""
+    accrued = after(0.0, 1)
+    assert np.asarray(ACCRUED_OBS["scaled"](accrued, 93))[2] == pytest.approx(10 / 3)
+    env = Temptation()
+    members = population.gather([Run("temptation", "temptation", "esr", {"budget": 1, "accrued_obs": "scaled"})])
+    program = ppo.Program(env, MINIATURE, 1, 1)
+    told = ppo.accrued_features(program, members, Accrued.nothing((1,)).plus(jnp.zeros(1), jnp.ones(1)))
+    assert np.asarray(told)[0, 2] == pytest.approx((3 + 7) ** 0.5 / 3)
+
+
+def test_all_that_observe_are_here():
+    assert {name for name, method in METHODS.items() if method.accrued_obs is not None} == set(SETTINGS)
+    for name in set(METHODS) - set(SETTINGS):
+        settings = {"weight": {"weight": 1}, "budget": {"budget": 1}}.get(METHODS[name].swept, {})
+        assert METHODS[name].build(**settings).features(after(25.0, 1), shown=10).shape == (0,)
+
+
+def test_the_default_leaves_ids_and_labels_as_they_were():
+    """266373e1270a is ESR k = 1 as it was trained before there was a choice."""
+    run = Run("craftax", "no_killing", "esr", {"budget": 1}, seed=42, total_timesteps=750_000_000)
+    assert (
+        run.id
+        == Run.from_json({**run.to_json(), "method_settings": {"budget": 1, "accrued_obs": "paper"}}).id
+        == "266373e1270a"
+    )
+    assert run.arm == "k=1"
+    assert "accrued_obs" not in run.to_json()["method_settings"]
+
+
+def test_another_choice_is_another_run():
+    run = Run(
+        "craftax", "no_killing", "esr", {"budget": 1, "accrued_obs": "scaled"}, seed=42, total_timesteps=750_000_000
+    )
+    assert run.id != "266373e1270a"
+    assert run.arm == "k=1, scaled obs"
+    assert run.value == 1
+    assert Run.from_json(run.to_json()).id == run.id
+
+
+def test_whatever_they_are_told_they_train_together():
+    runs = [Run("temptation", "temptation", "esr", {"budget": 1, **told}) for told in ({}, {"accrued_obs": "scaled"})]
+    racc = Run("temptation", "temptation", "ser_racc", {"weight": 0.1, "accrued_obs": "scaled"})
+    saute = Run("temptation", "temptation", "saute", {"budget": 1})
+    (pack,) = packing.pack([*runs, racc, saute], 8)
+    members = population.gather(pack)
+    assert members.accrued_obs_sizes == (2, 7, 7, 1)
+    told = ppo.accrued_features(
+        ppo.Program(Temptation(), MINIATURE, 1, 1), members, after(np.full(4, 25.0), np.full(4, 1))
+    )
+    np.testing.assert_allclose(told.values[0], [0.5, 0.2, 0, 0, 0, 0, 0])
+    np.testing.assert_allclose(told.values[3], [1 / 3, 0, 0, 0, 0, 0, 0], rtol=1e-6)
+    assert (np.asarray(told.values[1:3, 2]) > 1).all()
+
+
+def test_the_papers_matrix_tells_what_the_paper_tells():
+    assert not any("accrued_obs" in run.method_settings for run in matrix.paper())
+
+
+def test_a_choice_that_is_none_is_refused():
+    for settings in ({"accrued_obs": "shouting"}, {"accrued_obs": "remaining"}):
+        with pytest.raises(ConfigError, match="choose from paper, loud"):
+            Run("craftax", "no_killing", "esr", {"budget": 1, **settings}).checked()
+    with pytest.raises(ConfigError, match="no setting 'told'"):
+        Run("craftax", "no_killing", "ser", {"weight": 1, "accrued_obs": "scaled"}).checked()
+    Run("craftax", "no_killing", "saute", {"accrued_obs": "remaining"}).checked()
