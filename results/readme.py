@@ -1,12 +1,23 @@
-"""The parts of README, and of the search's, that hold numbers, each written from committed files.
+"""The blocks of README, docs/ and results/*/README.md that hold numbers, each written from committed files.
 
-`python results/readme.py` writes them, `make results-check` fails where they differ.
+A page asks for a block with two lines of its own, and everything between them is written here:
+
+    <!-- lead: written by results/readme.py -->
+    <!-- to here -->
+
+`python results/readme.py` writes all blocks of all pages, `python results/readme.py --list` names them, and
+`make results-check` fails where a page differs.  A block may stand on several pages: its links are written from the
+root of the repository and made relative to the page.
 """
 
+import argparse
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,40 +30,88 @@ from perepisode.report.words import count, few, number, percent, plus_minus
 from perepisode.runs import write_atomically
 
 HERE = Path(__file__).parent
-README = HERE.parent / "README.md"
-SEARCH = HERE / "search" / "README.md"
-LONG = HERE / "paper_length" / "README.md"
-END = "<!-- to here -->"
+ROOT = HERE.parent
+PAGES = ("README.md", "docs/**/*.md", "results/*/README.md")
+BLOCK = re.compile(
+    r"^<!-- (?P<name>[^\n]+?): written by results/readme\.py -->\n(?P<text>.*?)^<!-- to here -->$", re.M | re.S
+)
+BEGIN = re.compile(r"^<!-- [^\n]+?: written by results/readme\.py -->$", re.M)
 BENCHES = "h200_engine", "cpu", "h200", "doors_h200"
 
 
-def parts(results: Path) -> dict[tuple[Path, str], str]:
-    """What stands in a file between a line that begins a part and END; `results` has the folders that `keep` filled."""
+def blocks(results: Path) -> dict[str, Callable[[], str]]:
+    """Every block by name; `results` has the folders that `keep` filled."""
     long, craftax, told = (results / name for name in ("paper_length", "craftax", "loud"))
-    texts = {"lead": lead(long), "paper length": at_length(long)}
-    texts |= {"measured": measured(long), "comparison": comparison(craftax), "loud": loud(told)}
-    found = {(README, begin(name)): text for name, text in texts.items()}
-    return {**found, (LONG, begin("made")): made(long), (SEARCH, begin("confirmed")): confirmed(told)}
+    return {
+        "lead": lambda: lead(long),
+        "paper length": lambda: at_length(long),
+        "paper length: scale": lambda: _scale(long),
+        "paper length: table": lambda: "\n".join(_beside_the_paper(long)),
+        "paper length: in short": lambda: _in_short(long),
+        "paper length: caveats": lambda: _caveats(long),
+        "measured": lambda: measured(long),
+        "measured: speed": _speed,
+        "measured: same game": _same_game,
+        "measured: learning": _learning,
+        "measured: detector": lambda: _detector(long),
+        "comparison": lambda: comparison(craftax),
+        "comparison: scale": lambda: _scale(craftax),
+        "comparison: table": lambda: "\n".join(_agents(craftax)),
+        "comparison: in short": lambda: _in_short(craftax),
+        "comparison: caveats": lambda: _caveats(craftax),
+        "loud": lambda: loud(told),
+        "loud: table": lambda: "\n".join(_agents(told, _trained_there(told))),
+        "loud: in short": lambda: _in_short(told),
+        "made": lambda: made(long),
+        "confirmed": lambda: confirmed(told),
+    }
 
 
-def begin(name: str) -> str:
-    return f"<!-- {name}: written by results/readme.py -->"
+def pages() -> list[Path]:
+    return sorted({path for pattern in PAGES for path in ROOT.glob(pattern)})
 
 
 def write(results: Path) -> None:
-    for (path, first), part in parts(results).items():
-        before, rest = path.read_text().split(f"{first}\n")
-        write_atomically(path, f"{before}{first}\n{part}\n{END}{rest.split(END, 1)[1]}")
+    for path, before, after in _rewritten(results):
+        if before != after:
+            write_atomically(path, after)
 
 
 def differ(results: Path) -> list[str]:
-    """The parts that a file holds in other words."""
-    found = parts(results).items()
-    return [
-        f"{path.relative_to(HERE.parent)}, the part {first}"
-        for (path, first), part in found
-        if f"{first}\n{part}\n{END}" not in path.read_text()
-    ]
+    """The blocks that a page holds in other words."""
+    found = []
+    for path, before, after in _rewritten(results):
+        own = zip(BLOCK.finditer(before), BLOCK.finditer(after), strict=True)
+        found += [f"{path.relative_to(ROOT)}, the block {one['name']!r}" for one, other in own if one[0] != other[0]]
+    return found
+
+
+def _rewritten(results: Path) -> Iterator[tuple[Path, str, str]]:
+    """Each page that asks for a block, as it is and as it should be."""
+    known = {name: cache(text) for name, text in blocks(results).items()}  # once, however many pages ask for it
+    for path in pages():
+        before = path.read_text(encoding="utf-8")
+        if asked := BEGIN.findall(before):
+            if len(BLOCK.findall(before)) != len(asked):
+                raise ValueError(f"{path}: a block has no line '<!-- to here -->'")
+            yield path, before, BLOCK.sub(lambda found, path=path: _block(found, known, path), before)
+
+
+def _block(found: re.Match, known: dict[str, Callable[[], str]], page: Path) -> str:
+    if found["name"] not in known:
+        raise ValueError(f"{page}: no block {found['name']!r}; there are {', '.join(known)}")
+    text = relinked(known[found["name"]](), page.parent)
+    return f"{found[0].partition(chr(10))[0]}\n{text}\n<!-- to here -->"
+
+
+def relinked(text: str, folder: Path) -> str:
+    """Links written from the root of the repository, as a page in `folder` has them."""
+
+    def relative(found: re.Match) -> str:
+        target, hash_, anchor = found[1].partition("#")
+        return f"]({os.path.relpath(ROOT / target, folder).replace(os.sep, '/')}{hash_}{anchor})"
+
+    return re.sub(r"\]\((?![a-z]+:|#)([^)\s]+)\)", relative, text)
 
 
 # ---- three agents at three quarters of the paper's steps ----------------------------------------------------
@@ -78,14 +137,12 @@ def lead(kept: Path) -> str:
         f"{runs.groupby('agent')['episodes'].sum().min():,} episodes an agent. The paper has three seeds of "
         f"{count(paper_numbers.STEPS)} steps and a detector that misses some kills, and prints {printed}; measured in "
         f"its way, in the episodes that end within its window of 4096 steps, ours are {alike}. "
-        "[What agrees and what does not](#the-papers-comparison-on-craftax)."
+        "[What agrees and what does not](docs/results/paper-length.md)."
     )
 
 
 def at_length(kept: Path) -> str:
     """The paper's table beside ours, the figure, the answer in short and the caveats."""
-    again = pd.read_csv(kept / "report" / "data" / "papers_table_no_killing.csv")
-    rows = [row for _, row in again.iterrows() if row["measured"] in PLACES]
     return "\n".join(
         [
             _scale(kept),
@@ -93,15 +150,7 @@ def at_length(kept: Path) -> str:
             "P(≥1) and P(>1) are the shares of episodes with any kill and with more than one; CVaR 10 % is the mean "
             "number of kills in the worst tenth of episodes; ± is a 95 % interval over seeds.",
             "",
-            "| Agent | | Return | P(≥1) | P(>1) | CVaR 10 % |",
-            "|---|---|---:|---:|---:|---:|",
-            *(
-                f"| {row['agent'] if row['measured'] == 'the paper' else ''} "
-                f"| {PLACES[row['measured']]} "
-                f"| {plus_minus(row['return'], row['return_ci'])} | {percent(row['p_any'], row['p_any_ci'])} "
-                f"| {percent(row['over_1'], row['over_1_ci'])} | {plus_minus(row['cvar'], row['cvar_ci'])} |"
-                for row in rows
-            ),
+            *_beside_the_paper(kept),
             "",
             "![Share of episodes by kills, the paper's and ours]"
             "(results/paper_length/report/figures/beside_the_paper_no_killing.svg)",
@@ -112,6 +161,23 @@ def at_length(kept: Path) -> str:
             *_answer(kept),
         ]
     )
+
+
+def _beside_the_paper(kept: Path) -> list[str]:
+    """The paper's table beside ours, measured in two ways."""
+    again = pd.read_csv(kept / "report" / "data" / "papers_table_no_killing.csv")
+    rows = [row for _, row in again.iterrows() if row["measured"] in PLACES]
+    return [
+        "| Agent | | Return | P(≥1) | P(>1) | CVaR 10 % |",
+        "|---|---|---:|---:|---:|---:|",
+        *(
+            f"| {row['agent'] if row['measured'] == 'the paper' else ''} "
+            f"| {PLACES[row['measured']]} "
+            f"| {plus_minus(row['return'], row['return_ci'])} | {percent(row['p_any'], row['p_any_ci'])} "
+            f"| {percent(row['over_1'], row['over_1_ci'])} | {plus_minus(row['cvar'], row['cvar_ci'])} |"
+            for row in rows
+        ),
+    ]
 
 
 def made(kept: Path) -> str:
@@ -243,8 +309,11 @@ def comparison(kept: Path) -> str:
 
 def _answer(kept: Path) -> list[str]:
     """In short, and with what care it is to be read."""
-    caveats = (kept / "report" / "report.md").read_text().split("Read with care:\n")[1].split("\n## ")[0]
-    return [_in_short(kept), "", "Read with care:", "", caveats.strip()]
+    return [_in_short(kept), "", "Read with care:", "", _caveats(kept)]
+
+
+def _caveats(kept: Path) -> str:
+    return (kept / "report" / "report.md").read_text().split("Read with care:\n")[1].split("\n## ")[0].strip()
 
 
 def _agents(kept: Path, only: set[tuple[str, str]] | None = None) -> list[str]:
@@ -290,7 +359,7 @@ def loud(kept: Path) -> str:
     runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
     (steps,) = {run["steps"] for run in runs}
     agents = pd.read_csv(kept / "report" / "data" / "complete_no_killing.csv")
-    new = {(run["method"], run["arm"]) for run in runs}
+    new = _trained_there(kept)
     seeds = agents.loc[[pair in new for pair in zip(agents["method"], agents["arm"])], "seeds"]
     return "\n".join(
         [
@@ -302,6 +371,12 @@ def loud(kept: Path) -> str:
             _in_short(kept),
         ]
     )
+
+
+def _trained_there(kept: Path) -> set[tuple[str, str]]:
+    """Method and arm of the runs that a folder keeps itself."""
+    runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
+    return {(run["method"], run["arm"]) for run in runs}
 
 
 def confirmed(kept: Path) -> str:
@@ -321,4 +396,11 @@ def confirmed(kept: Path) -> str:
 
 
 if __name__ == "__main__":
-    write(HERE)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="name the blocks, and the pages that hold each")
+    if parser.parse_args().list:
+        for name in blocks(HERE):
+            marker = f"<!-- {name}: written by results/readme.py -->"
+            print(f"{name}: {', '.join(str(p.relative_to(ROOT)) for p in pages() if marker in p.read_text()) or '-'}")
+    else:
+        write(HERE)
