@@ -1,4 +1,4 @@
-"""`import perepisode`, and docs/python.md from top to bottom."""
+"""`import perepisode`, and docs/how-to/python.md from top to bottom."""
 
 import hashlib
 import importlib
@@ -17,7 +17,7 @@ from perepisode.cli import Train
 from perepisode.config import Refused
 from perepisode.environments import WORLDS
 
-PAGE = Path(__file__).parents[1] / "docs" / "python.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "python.md"
 OFFERED = {
     "make", "register", "World", "Outcome", "EndCause", "train", "evaluate", "report", "watch", "agents", "metrics",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""docs/doors.md as its reader has it: every block of Python runs, and the report reads what the recorder wrote."""
+"""docs/how-to/other-libraries.md: every Python block runs, and the report reads what the recorder wrote."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ import pytest
 from perepisode import cli
 from perepisode.environments.temptation import Temptation, exact
 
-PAGE = Path(__file__).parents[2] / "docs" / "doors.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "other-libraries.md"
 RUN = ("gymnax", "rejax", "Gymnasium", "Safety-Gymnasium's shape", "Stable-Baselines3", "The recorder")
 
 
