@@ -61,8 +61,8 @@ def test_what_is_offered_is_what_it_is_called():
 
 
 def test_the_temptation_is_played(story):
-    assert story.ended is perepisode.EndCause.TIMEOUT
-    assert story.world.horizon == 10
+    assert story.end_cause is perepisode.EndCause.TIMEOUT
+    assert story.env.horizon == 10
 
 
 def test_training_from_python_trains_the_runs_of_the_command(story):
@@ -83,14 +83,14 @@ def test_its_table_counts_what_the_orchard_pays(story):
             counts = np.sort(own["violations"])[::-1]
             worst.append(counts[: int(np.ceil(len(counts) / 10))].mean())
             many.append((counts > 1).mean())
-        assert story.worst_tenth["ser", arm] == pytest.approx(np.mean(worst))
-        assert story.more_than_one["ser", arm] == pytest.approx(np.mean(many))
+        assert story.cvar["ser", arm] == pytest.approx(np.mean(worst))
+        assert story.p_over_1["ser", arm] == pytest.approx(np.mean(many))
 
 
 def test_its_pages_are_written(story):
-    assert (story.page, story.film) == (Path("report/index.html"), Path("watch/index.html"))
+    assert (story.page, story.replay) == (Path("report/index.html"), Path("watch/index.html"))
     assert "SER (w=0.02)" in story.page.read_text()
-    assert story.film.read_text().count("reproduced exactly") >= 2
+    assert story.replay.read_text().count("reproduced exactly") >= 2
 
 
 def test_its_agent_acts_until_the_end(story):
@@ -98,7 +98,7 @@ def test_its_agent_acts_until_the_end(story):
 
 
 def test_what_the_command_refuses_is_refused_by_the_same_sentence(story):
-    assert story.refused == "budget=-1 is out of range; budget must be a number, at least 0"
+    assert story.message == "budget=-1 is out of range; budget must be a number, at least 0"
     refusals = [
         (lambda: perepisode.train("temptation", "ser", weight=1, seeds=-1), "seeds=-1 is out of range"),
         (lambda: perepisode.train("temptation", "ser", weight="much"), "weight='much' is no number"),

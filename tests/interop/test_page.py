@@ -11,7 +11,7 @@ from perepisode import cli
 from perepisode.environments.temptation import Temptation, exact
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "other-libraries.md"
-RUN = ("gymnax", "rejax", "Gymnasium", "Safety-Gymnasium's shape", "Stable-Baselines3", "The recorder")
+RUN = ("gymnax", "rejax", "Gymnasium", "Safety-Gymnasium's step", "Stable-Baselines3", "The recorder")
 
 
 def section(heading: str) -> str:
@@ -24,7 +24,7 @@ def test_every_block_of_python_is_run_here():
     assert PAGE.read_text().count("```python") == len(RUN)
 
 
-@pytest.mark.parametrize("heading", ["gymnax", "Gymnasium", "Safety-Gymnasium's shape"])
+@pytest.mark.parametrize("heading", ["gymnax", "Gymnasium", "Safety-Gymnasium's step"])
 def test_the_blocks_run(heading):
     pytest.importorskip("gymnax" if heading == "gymnax" else "gymnasium")
     (code,) = re.findall(r"```python\n(.*?)```", section(heading), re.DOTALL)
