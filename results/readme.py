@@ -237,7 +237,7 @@ def _speed() -> str:
         f"library plays it, {doors['doors'][0]['times_upstream']:.0f} × (1024). Training runs at {rate(16)} "
         f"environment steps a second with 16 runs in one program, {rate(3)}/s with 3, {rate(1)}/s with 1; the paper "
         f"reports {theirs / 1e3:.0f} k/s for one, on an H100. Two CPU cores: the engine {ratio(cpu, 64):.1f} × at 64 "
-        "worlds. [docs/performance.md](docs/performance.md) has the tables and what was tried."
+        "worlds. [The performance log](docs/development/performance.md) has the tables and what was tried."
     )
 
 
