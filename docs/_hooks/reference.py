@@ -8,12 +8,14 @@ import ast
 import enum
 import inspect
 import io
+import json
 import re
 import textwrap
 import tokenize
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -42,9 +44,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(parser: argparse.ArgumentParser, name: str) -> list[str]:
-    inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    inner = [action for action in parser._actions if isinstance(action.choices, dict)]
     words = name.split()
-    lines = [f"{'#' * len(words)} `{name}`", "", _sentence(parser.description), ""] if len(words) > 1 else []
+    given = [str(action.metavar) for action in parser._actions if not action.option_strings and action not in inner]
+    usage = " ".join([name, *(_value(one) for one in given), "SUBCOMMAND" if inner else "[OPTIONS]"])
+    lines = [f"{'#' * len(words)} `{name}`", "", _sentence(parser.description), "", f"    {usage}", ""]
+    lines = lines if len(words) > 1 else []
     groups = [(group.title, group.description, group._group_actions) for group in parser._action_groups]
     for title, about, actions in groups:
         options = [action for action in actions if action.option_strings and action.dest != "help"]
@@ -53,7 +58,7 @@ def _command(parser: argparse.ArgumentParser, name: str) -> list[str]:
             continue
         if title not in ("options", "positional arguments"):
             heading = title.removesuffix(" options").replace("-", " ").capitalize()
-            lines += [f"**{heading}.** {_sentence(about)}", ""]
+            lines += [f"**{heading}.** {_sentence(about)}".strip(), ""]
         lines += ["| argument | value | |" if plain and not options else "| option | value | |", "|---|---|---|"]
         lines += [_option(action) for action in plain + options]
         lines += [""]
@@ -68,7 +73,7 @@ def _option(action: argparse.Action) -> str:
     default = default.rstrip(") ")
     name = ", ".join(f"`{one}`" for one in action.option_strings) or f"`{action.metavar}`"
     value = "" if not action.option_strings or action.metavar is None else f"`{_value(str(action.metavar))}`"
-    said = help_.strip() + (f" Default: `{default}`." if default and default != "None" else "")
+    said = help_.strip() + (f" Default: `{default}`." if default not in ("", "None", "''", "False") else "")
     return f"| {name} | {_cell(value)} | {_cell(said)} |"
 
 
@@ -168,9 +173,19 @@ def docstring(name: str) -> str:
     return _module_text(import_module(name))
 
 
-def _folder(module: ModuleType):
-    from pathlib import Path
+def replays(root: str) -> str:
+    """A list of the committed replay pages; `root` leads from the page to the repository."""
+    home = Path(__file__).parents[2]
+    lines = []
+    for titles in sorted(home.glob("results/*/watch/*/titles.json")):
+        address = f"{root}{titles.parent.relative_to(home).as_posix()}/index.html"
+        experiment, agent = titles.parts[-4], titles.parts[-2]
+        said = "; ".join(json.loads(titles.read_text(encoding="utf-8")))
+        lines.append(f"| `{experiment}` | `{agent}` | [{said}]({address}) |")
+    return "\n".join(["| experiment | agent | episode |", "|---|---|---|", *lines])
 
+
+def _folder(module: ModuleType) -> Path:
     return Path(module.__file__ or "").parent
 
 
@@ -214,7 +229,8 @@ def _class(cls: type, name: str, level: int) -> list[str]:
         if word.startswith("_") or not (inspect.isfunction(inner) or isinstance(inner, property)):
             continue
         if isinstance(inner, property):
-            lines += [f"**`{name}.{word}`** (property). {_text(inner)}", ""]
+            said = _text(inner)
+            lines += [f"**`{name}.{word}`** (property). {said}", ""] if said else []
         else:
             lines += [f"**`{name}.{word}`**", "", *_signature(inner, word), _text(inner), ""]
     return lines
@@ -298,14 +314,18 @@ def _unquoted(parameter: inspect.Parameter) -> str:
     if isinstance(kind, str):  # postponed: text already
         head, _, default = str(parameter.replace(annotation=inspect.Parameter.empty)).partition("=")
         return f"{head}: {kind}" + (f" = {default}" if default else "")
-    return str(parameter)
+    return _without_modules(str(parameter))
+
+
+def _without_modules(kind: str) -> str:
+    return re.sub(r"\b(pathlib|typing|collections\.abc|perepisode(\.[a-z_0-9]+)*)\.(?=[A-Z])", "", kind)
 
 
 def _returns(signature: inspect.Signature) -> str:
     kind = signature.return_annotation
     if kind is signature.empty:
         return ""
-    return f" -> {kind if isinstance(kind, str) else inspect.formatannotation(kind)}"
+    return f" -> {kind if isinstance(kind, str) else _without_modules(inspect.formatannotation(kind))}"
 
 
 def _parsed(source: str) -> list[str]:
@@ -368,4 +388,5 @@ GENERATORS = {
     "api": api,
     "modules": modules,
     "docstring": docstring,
+    "replays": replays,
 }

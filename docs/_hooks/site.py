@@ -31,6 +31,7 @@ from perepisode.report.drawing.canvas import dark_colours, following
 
 ROOT = Path(__file__).parents[2]
 REPORTS = re.compile(r"results/[^/]+/(report|watch)/")
+HEAVY = (".parquet", ".safetensors")  # data that stays in the repository: a site only names it
 GENERATE = re.compile(r"^<!-- generate: (\S+)(.*?) -->$", re.M)
 GENERATORS = {**reference.GENERATORS, **architecture.GENERATORS}
 # Code is left as it is: fenced, indented after an empty line, or in a line
@@ -60,7 +61,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             path = _document(target, committed)
             if path not in committed and (inside := {one for one in committed if one.startswith(f"{path}/")}):
                 folders.add(path)
-                wanted |= inside
+                wanted |= {one for one in inside if not one.endswith(HEAVY)}
             if path in committed and not path.startswith("docs/") and path != "README.md":
                 wanted.add(path)
                 unread += [path] if path.endswith(".md") else []
@@ -70,8 +71,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         else:
             files.append(File(path, str(ROOT), config.site_dir, config.use_directory_urls))
     for folder in sorted(folders):
-        inside = sorted(path for path in wanted if path.startswith(f"{folder}/"))
-        lines = [f"- [`{path.removeprefix(folder + '/')}`]({path.removeprefix(folder + '/')})" for path in inside]
+        inside = sorted(path.removeprefix(f"{folder}/") for path in committed if path.startswith(f"{folder}/"))
+        lines = [f"- `{one}`" if one.endswith(HEAVY) else f"- [`{one}`]({one})" for one in inside]
         files.append(File.generated(config, f"{folder}/index.md", content="\n".join([f"# {folder}", "", *lines])))
     config.extra_css.append("stylesheets/figures.css")
     files.append(File.generated(config, config.extra_css[-1], content=_dark_figures(files)))
