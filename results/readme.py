@@ -254,7 +254,7 @@ def _same_game() -> str:
         f"- **The same game.** Fed upstream's random draws, the engine equals upstream bit for bit in all {fields} "
         f"fields over {int(steps):,} steps on all nine floors. With its own draws, no significant difference was "
         f"found in {episodes:,} episodes of a random policy and as many of a trained agent (smallest p value times the "
-        f"number of tests: {chances})."
+        f"number of tests: {chances}; significant would be below 0.05)."
     )
 
 
