@@ -39,7 +39,7 @@ $(READY): pyproject.toml requirements.lock
 	touch $@
 
 docs: $(DOCS)  ## the documentation site, from docs/ into site/; a broken link or reference fails it
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python -m pytest tests/docs -n 0
 	@echo "wrote site/index.html"
 

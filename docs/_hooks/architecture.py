@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mkdocs.exceptions import PluginError
+from reference import cell
 
 import perepisode
 
@@ -140,7 +141,7 @@ def _imports(name: str) -> set[str]:
 def _purpose(name: str) -> str:
     path = PACKAGE / name / "__init__.py" if (PACKAGE / name).is_dir() else PACKAGE / f"{name}.py"
     said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or PURPOSE.get(name, "")
-    return " ".join(said.split("\n\n")[0].split()).replace("|", "\\|").replace("<", "&lt;")
+    return cell(said.split("\n\n")[0])
 
 
 def _code(name: str) -> str:

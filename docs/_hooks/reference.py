@@ -58,7 +58,7 @@ def _command(parser: argparse.ArgumentParser, name: str) -> list[str]:
             continue
         if title not in ("options", "positional arguments"):
             heading = title.removesuffix(" options").replace("-", " ").capitalize()
-            lines += [f"**{heading}.** {_sentence(about)}".strip(), ""]
+            lines += [f"**{heading}**", "", _sentence(about), ""]
         lines += ["| argument | value | |" if plain and not options else "| option | value | |", "|---|---|---|"]
         lines += [_option(action) for action in plain + options]
         lines += [""]
@@ -74,7 +74,7 @@ def _option(action: argparse.Action) -> str:
     name = ", ".join(f"`{one}`" for one in action.option_strings) or f"`{action.metavar}`"
     value = "" if not action.option_strings or action.metavar is None else f"`{_value(str(action.metavar))}`"
     said = help_.strip() + (f" Default: `{default}`." if default not in ("", "None", "''", "False") else "")
-    return f"| {name} | {_cell(value)} | {_cell(said)} |"
+    return f"| {name} | {cell(value)} | {cell(said)} |"
 
 
 def _value(metavar: str) -> str:
@@ -110,7 +110,7 @@ def settings_of(kind: str) -> str:
             lines += [
                 f"### `{name}`: {method.label}",
                 "",
-                f"{_first(method)} What its setting states: {stated}.{where}",
+                f"{_first(method)} Constraint type: {stated}.{where}",
                 "",
                 *_settings(method),
             ]
@@ -128,7 +128,7 @@ def _settings(cls: Any) -> list[str]:
     for name, one in settings.of(cls).items():
         default = "required" if one.needed else "" if one.default is None else f"`{_plain(one.default)}`"
         choices = f" ({', '.join(f'`{choice}`' for choice in one.choices)})" if one.choices else ""
-        rows.append(f"| `{name}` | {default} | {_cell(one.help + choices)} |")
+        rows.append(f"| `{name}` | {default} | {cell(one.help + choices)} |")
     return ["| setting | default | |", "|---|---|---|", *rows, ""] if rows else ["No settings.", ""]
 
 
@@ -222,7 +222,7 @@ def _class(cls: type, name: str, level: int) -> list[str]:
         return [*lines, *(f"- `{one.name}` = {one.value}" for one in cls), ""]
     if fields := list(_fields(cls)):
         lines += ["| attribute | type | |", "|---|---|---|"]
-        lines += [f"| `{word}` | {_cell(f'`{kind}`')} | {_cell(said)} |" for word, kind, said in fields]
+        lines += [f"| `{word}` | {cell(f'`{kind}`')} | {cell(said)} |" for word, kind, said in fields]
         lines += [""]
     for word, member in vars(cls).items():
         inner = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
@@ -375,7 +375,7 @@ def _sentence(text: str | None) -> str:
     return " ".join((text or "").split())
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     parts = " ".join(text.split()).split("`")
     prose = [re.sub(r"<(\w+)>", r"&lt;\1&gt;", part).replace("|", "\\|") for part in parts[::2]]
     return "`".join(part for pair in zip(prose, [*parts[1::2], None]) for part in pair if part is not None)

@@ -81,6 +81,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     own = page.file.src_uri
+    if page.parent is None:  # a page that stands alone has nothing to navigate between
+        page.meta.setdefault("hide", ["navigation"])
+    if own.startswith("results/") and not (ROOT / "docs" / own).exists():  # not in the navigation
+        home = posixpath.relpath("docs/results/index.md", posixpath.dirname(own))
+        markdown = f"[← Results]({home})\n\n{markdown}"
     markdown = GENERATE.sub(lambda found: _generated(found, own), markdown)
     committed = _committed()
 
