@@ -5,9 +5,14 @@ import posixpath
 import re
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -125,6 +130,30 @@ def test_what_is_generated_is_there(site):
     assert all(f"--{option}" in cli for option in ("method", "seeds", "budget", "learning-rate", "out"))
 
 
+class Address:
+    """What a browser opens that is no path."""
+
+    def __init__(self, address: str):
+        self.address = address
+
+    def as_uri(self) -> str:
+        return self.address
+
+
+@contextmanager
+def served(site: Path):
+    """A plain web server on a port of its own."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 @pytest.mark.browser
 @pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
 class TestInABrowser:
@@ -144,21 +173,32 @@ class TestInABrowser:
                 wrong.append(f"{name} is {scheme} on a {'dark' if dark else 'light'} system")
         assert not wrong, "\n".join(wrong)
 
-    def test_search_finds_a_page_from_disk(self, browser, site):
-        import time
+    @pytest.mark.parametrize("opened", ["disk", "server"])
+    def test_search_finds_a_page(self, browser, site, opened):
+        with served(site) as address:
+            browser.open(site / "index.html" if opened == "disk" else Address(f"{address}/index.html"), WIDE)
+            browser.run(
+                "document.querySelector('#__search').click(); const box = document.querySelector('.md-search__input');"
+                "box.focus(); box.value = 'Lagrangian'; box.dispatchEvent(new Event('input'));"
+                "box.dispatchEvent(new Event('keyup'));"
+            )
+            for _ in range(100):
+                if browser.run("return document.querySelectorAll('.md-search-result__item').length"):
+                    return
+                time.sleep(0.1)
+            pytest.fail(f"no result; {browser.errors()}")
 
-        browser.open(site / "index.html", WIDE)
-        browser.run(
-            "document.querySelector('#__search').click(); const box = document.querySelector('.md-search__input');"
-            "box.focus(); box.value = 'Lagrangian'; box.dispatchEvent(new Event('input'));"
-            "box.dispatchEvent(new Event('keyup'));"
-        )
-        count = "return document.querySelectorAll('.md-search-result__item').length"
-        for _ in range(100):
-            if browser.run(count):
-                return
-            time.sleep(0.1)
-        pytest.fail(f"no result; {browser.errors()}")
+    def test_a_reader_may_choose_the_palette(self, browser, site):
+        """The toggle goes from the system's to light to dark, and the choice holds on the next page."""
+        with served(site) as address:
+            browser.open(Address(f"{address}/index.html"), WIDE)
+            for _ in range(2):
+                browser.run("document.querySelector('[data-md-component=palette] label:not([hidden])').click()")
+                time.sleep(0.3)
+            assert browser.run("return document.body.dataset.mdColorScheme") == "slate"
+            browser.open(Address(f"{address}/results/index.html"), WIDE)
+            assert browser.run("return document.body.dataset.mdColorScheme") == "slate"
+            browser.run("localStorage.clear()")
 
     def test_figures_follow_the_page_not_the_system(self, browser, site):
         """A reader may choose the dark page on a light system."""
