@@ -25,8 +25,14 @@ from perepisode import cli as command_line
 from perepisode import config, environments, settings
 from perepisode.methods import METHODS, PAPER
 
-ENVIRONMENTS = getattr(environments, "ENVIRONMENTS", None) or environments.WORLDS  # their names until 0.2.0
-PPO = getattr(config, "PPOConfig", None) or config.Learner
+
+def _named(module: ModuleType, *names: str) -> Any:
+    """What a module calls by the first of these names that it has."""
+    return next(getattr(module, name) for name in names if hasattr(module, name))
+
+
+ENVIRONMENTS = _named(environments, "ENVIRONMENTS", "WORLDS")
+PPO = _named(config, "PPOConfig", "Learner")
 
 
 # ---- the command line ---------------------------------------------------------------------------------------
@@ -88,10 +94,16 @@ def exit_codes() -> str:
     rows = {
         0: "The command finished.",
         1: "Whoever read the output stopped reading, as `head` does; or a bug, shown with its traceback.",
-        command_line.WRONG_INPUT: "Wrong input: an option, a file or an environment variable. Nothing was started.",
-        command_line.DIVERGED: "Training diverged in every run; the folders say why.",
-        command_line.DISK: "The disk is full or unreadable. Free space and start the same command again.",
-        command_line.RESUME_ME: "Interrupted by Ctrl-C or a signal, after a checkpoint. The same command resumes.",
+        _named(
+            command_line, "EXIT_USAGE", "WRONG_INPUT"
+        ): "Wrong input: an option, a file or an environment variable. Nothing was started.",
+        _named(command_line, "EXIT_DIVERGED", "DIVERGED"): "Training diverged in every run; the folders say why.",
+        _named(
+            command_line, "EXIT_DISK", "DISK"
+        ): "The disk is full or unreadable. Free space and start the same command again.",
+        _named(
+            command_line, "EXIT_RESUME", "RESUME_ME"
+        ): "Interrupted by Ctrl-C or a signal, after a checkpoint. The same command resumes.",
         130: "Interrupted by Ctrl-C in a command that keeps no checkpoints.",
     }
     return "\n".join(["| code | meaning |", "|---:|---|", *(f"| {code} | {text} |" for code, text in rows.items())])
@@ -169,8 +181,10 @@ def modules(package: str) -> str:
 
 
 def docstring(name: str) -> str:
-    """What a module says of itself: layouts of folders as they are, all else as Markdown."""
-    return _module_text(import_module(name))
+    """What a module says of itself; of `package:Class`, the module that defines the class."""
+    module, _, cls = name.partition(":")
+    found = import_module(module)
+    return _module_text(import_module(getattr(found, cls).__module__) if cls else found)
 
 
 def replays(root: str) -> str:
