@@ -110,8 +110,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     content = MATH.sub(_mathml, content)
     content = FIGURE.sub(lambda found: _inline(found, page, files), content)
-    # a wide table scrolls by itself; the page does not
-    return content.replace("<table>", '<div class="table"><table>').replace("</table>", "</table></div>")
+    # a wide table scrolls by itself, the page does not; on a telephone an option stands above what is said of it
+    kind = "table stacked" if page.file.src_uri.startswith("reference/") else "table"
+    return content.replace("<table>", f'<div class="{kind}"><table>').replace("</table>", "</table></div>")
 
 
 # ---- addresses ----------------------------------------------------------------------------------------------
