@@ -29,7 +29,7 @@ test-other-pythons: $(READY)  ## that on every other supported Python found here
 	done
 
 lint: $(READY)
-	$(BIN)/ruff check src tests examples benchmarks results .ci
+	$(BIN)/ruff check src tests examples benchmarks results docs/_hooks .ci
 	$(BIN)/pyright
 
 $(READY): pyproject.toml requirements.lock
