@@ -2,10 +2,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS := $(VENV)/.docs
 # packages are not compiled when they are installed, but once, when they are first imported
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all test-python test-other-pythons lint results-check clean
+.PHONY: demo test test-all test-python test-other-pythons lint docs docs-serve results-check clean
 
 demo: $(READY)  ## the study in miniature, under ten minutes on two cores
 	$(BIN)/perepisode demo --out out/demo
@@ -28,7 +29,7 @@ test-other-pythons: $(READY)  ## that on every other supported Python found here
 	done
 
 lint: $(READY)
-	$(BIN)/ruff check src tests examples benchmarks results .ci
+	$(BIN)/ruff check src tests examples benchmarks results docs/_hooks .ci
 	$(BIN)/pyright
 
 $(READY): pyproject.toml requirements.lock
@@ -37,8 +38,20 @@ $(READY): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements.lock
 	touch $@
 
+docs: $(DOCS)  ## the documentation site, from docs/ into site/; a broken link or reference fails it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python -m pytest tests/docs -n 0
+	@echo "wrote site/index.html"
+
+docs-serve: $(DOCS)  ## the same on http://127.0.0.1:8000, built again after every change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+$(DOCS): $(READY) requirements-docs.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements-docs.lock
+	touch $@
+
 results-check: $(READY)  ## does everything claimed follow from what is committed?
 	$(BIN)/python results/check.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-3.* out
+	rm -rf $(VENV) $(VENV)-3.* out site

@@ -1,7 +1,7 @@
 """Does everything that is claimed still follow from what is committed?  `make results-check`.
 
-Rebuilds the reports on the trained agents from their tables, README's parts that hold numbers and the table of the
-search over ν, and fails on any difference; also compares the learning curves.
+Rebuilds the reports on the trained agents from their tables, the blocks of README and of the documentation that hold
+numbers and the table of the search over ν, and fails on any difference; also compares the learning curves.
 """
 
 import re
@@ -33,7 +33,7 @@ def same(committed: Path, rebuilt: Path) -> bool:
 
 
 def reports() -> list[str]:
-    """What of the reports and of README does not come out as committed."""
+    """What of the reports, of README and of the documentation does not come out as committed."""
     wrong = []
     with tempfile.TemporaryDirectory() as folder:
         for home in evidence.HOMES:

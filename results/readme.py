@@ -1,12 +1,23 @@
-"""The parts of README, and of the search's, that hold numbers, each written from committed files.
+"""The blocks of README, docs/ and results/*/README.md that hold numbers, each written from committed files.
 
-`python results/readme.py` writes them, `make results-check` fails where they differ.
+A page asks for a block with two lines of its own, and everything between them is written here:
+
+    <!-- lead: written by results/readme.py -->
+    <!-- to here -->
+
+`python results/readme.py` writes all blocks of all pages, `python results/readme.py --list` names them, and
+`make results-check` fails where a page differs.  A block may stand on several pages: its links are written from the
+root of the repository and made relative to the page.
 """
 
+import argparse
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,47 +30,95 @@ from perepisode.report.formatting import count, few, number, percent, plus_minus
 from perepisode.runs import write_atomically
 
 HERE = Path(__file__).parent
-README = HERE.parent / "README.md"
-SEARCH = HERE / "search" / "README.md"
-LONG = HERE / "paper_length" / "README.md"
-END = "<!-- to here -->"
+ROOT = HERE.parent
+PAGES = ("README.md", "docs/**/*.md", "results/*/README.md")
+BLOCK = re.compile(
+    r"^<!-- (?P<name>[^\n]+?): written by results/readme\.py -->\n(?P<text>.*?)^<!-- to here -->$", re.M | re.S
+)
+BEGIN = re.compile(r"^<!-- [^\n]+?: written by results/readme\.py -->$", re.M)
 BENCHES = "h200_engine", "cpu", "h200", "doors_h200"
 
 
-def parts(results: Path) -> dict[tuple[Path, str], str]:
-    """What stands in a file between a line that begins a part and END; `results` has the folders that `keep` filled."""
+def blocks(results: Path) -> dict[str, Callable[[], str]]:
+    """Every block by name; `results` has the folders that `keep` filled."""
     long, craftax, told = (results / name for name in ("paper_length", "craftax", "loud"))
-    texts = {"lead": lead(long), "paper length": at_length(long)}
-    texts |= {"measured": measured(long), "comparison": comparison(craftax), "loud": loud(told)}
-    found = {(README, begin(name)): text for name, text in texts.items()}
-    return {**found, (LONG, begin("made")): made(long), (SEARCH, begin("confirmed")): confirmed(told)}
+    return {
+        "lead": lambda: lead(long),
+        "paper length": lambda: at_length(long),
+        "paper length: scale": lambda: _scale(long),
+        "paper length: table": lambda: "\n".join(_beside_the_paper(long)),
+        "paper length: in short": lambda: _in_short(long),
+        "paper length: caveats": lambda: _caveats(long),
+        "measured": lambda: measured(long),
+        "measured: speed": _speed,
+        "measured: same game": _same_game,
+        "measured: learning": _learning,
+        "measured: detector": lambda: _detector(long),
+        "comparison": lambda: comparison(craftax),
+        "comparison: scale": lambda: _scale(craftax),
+        "comparison: table": lambda: "\n".join(_agents(craftax)),
+        "comparison: in short": lambda: _in_short(craftax),
+        "comparison: caveats": lambda: _caveats(craftax),
+        "loud": lambda: loud(told),
+        "loud: table": lambda: "\n".join(_agents(told, _trained_there(told))),
+        "loud: in short": lambda: _in_short(told),
+        "made": lambda: made(long),
+        "confirmed": lambda: confirmed(told),
+    }
 
 
-def begin(name: str) -> str:
-    return f"<!-- {name}: written by results/readme.py -->"
+def pages() -> list[Path]:
+    return sorted({path for pattern in PAGES for path in ROOT.glob(pattern)})
 
 
 def write(results: Path) -> None:
-    for (path, first), part in parts(results).items():
-        before, rest = path.read_text().split(f"{first}\n")
-        write_atomically(path, f"{before}{first}\n{part}\n{END}{rest.split(END, 1)[1]}")
+    for path, before, after in _rewritten(results):
+        if before != after:
+            write_atomically(path, after)
 
 
 def differ(results: Path) -> list[str]:
-    """The parts that a file holds in other words."""
-    found = parts(results).items()
-    return [
-        f"{path.relative_to(HERE.parent)}, the part {first}"
-        for (path, first), part in found
-        if f"{first}\n{part}\n{END}" not in path.read_text()
-    ]
+    """The blocks that a page holds in other words."""
+    found = []
+    for path, before, after in _rewritten(results):
+        own = zip(BLOCK.finditer(before), BLOCK.finditer(after), strict=True)
+        found += [f"{path.relative_to(ROOT)}, the block {one['name']!r}" for one, other in own if one[0] != other[0]]
+    return found
+
+
+def _rewritten(results: Path) -> Iterator[tuple[Path, str, str]]:
+    """Each page that asks for a block, as it is and as it should be."""
+    known = {name: cache(text) for name, text in blocks(results).items()}  # once, however many pages ask for it
+    for path in pages():
+        before = path.read_text(encoding="utf-8")
+        if asked := BEGIN.findall(before):
+            if len(BLOCK.findall(before)) != len(asked):
+                raise ValueError(f"{path}: a block has no line '<!-- to here -->'")
+            yield path, before, BLOCK.sub(lambda found, path=path: _block(found, known, path), before)
+
+
+def _block(found: re.Match, known: dict[str, Callable[[], str]], page: Path) -> str:
+    if found["name"] not in known:
+        raise ValueError(f"{page}: no block {found['name']!r}; there are {', '.join(known)}")
+    text = relinked(known[found["name"]](), page.parent)
+    return f"{found[0].partition(chr(10))[0]}\n{text}\n<!-- to here -->"
+
+
+def relinked(text: str, folder: Path) -> str:
+    """Links written from the root of the repository, as a page in `folder` has them."""
+
+    def relative(found: re.Match) -> str:
+        target, hash_, anchor = found[1].partition("#")
+        return f"]({os.path.relpath(ROOT / target, folder).replace(os.sep, '/')}{hash_}{anchor})"
+
+    return re.sub(r"\]\((?![a-z]+:|#)([^)\s]+)\)", relative, text)
 
 
 # ---- three agents at three quarters of the paper's steps ----------------------------------------------------
 
 NAMES = ("ESR (k=1)", "Lagrangian (d=0.5)", "SER (w=0.1)")
 EXACT, ITS_WAY = "first episodes, exact", "as the paper measures"
-PLACES = {"the paper": "the paper", ITS_WAY: "here, measured in its way", EXACT: "here, every kill counted"}
+PLACES = {"the paper": "the paper", ITS_WAY: "ours, measured the paper's way", EXACT: "ours, every kill counted"}
 
 
 def lead(kept: Path) -> str:
@@ -72,53 +131,60 @@ def lead(kept: Path) -> str:
     over, printed, alike = (_listed([percent(row["over_1"]) for row in rows]) for rows in (ours, theirs, in_its_way))
     returns = _listed([number(row["return"], 1) for row in ours])
     return (
-        "**Three agents of nearly the same return, told to spare passive creatures, kill more than one in "
-        f"{over} of their episodes**: ESR (k=1), the Lagrangian (d=0.5) and SER (w=0.1), which earn {returns}. "
-        f"{few(seeds).capitalize()} seeds each, of {count(steps)} steps, every such kill counted, in "
-        f"{runs.groupby('agent')['episodes'].sum().min():,} episodes an agent. The paper has three seeds of "
-        f"{count(numbers.STEPS)} steps and a detector that misses some kills, and prints {printed}; measured in "
-        f"its way, in the episodes that end within its window of 4096 steps, ours are {alike}. "
-        "[What agrees and what does not](#the-papers-comparison-on-craftax)."
+        f"**Three agents with nearly the same mean return kill more than one passive creature in {over} of their "
+        f"episodes**: ESR (k=1), the Lagrangian (d=0.5) and SER (w=0.1), with mean returns of {returns}. Each agent "
+        f"has {few(seeds)} training seeds of {count(steps)} steps and "
+        f"{runs.groupby('agent')['episodes'].sum().min():,} evaluation episodes, in which every kill is counted. The "
+        f"paper trains three seeds for {count(numbers.STEPS)} steps, uses a detector that misses some kills, and "
+        f"reports {printed}. Measured the paper's way, over the episodes that end within a window of 4096 steps, ours "
+        f"are {alike}. [What agrees with the paper and what does not](docs/results/paper-length.md)."
     )
 
 
 def at_length(kept: Path) -> str:
     """The paper's table beside ours, the figure, the answer in short and the caveats."""
-    again = pd.read_csv(kept / "report" / "data" / "papers_table_no_killing.csv")
-    rows = [row for _, row in again.iterrows() if row["measured"] in PLACES]
     return "\n".join(
         [
             _scale(kept),
             "",
-            "P(≥1) and P(>1) are the shares of episodes with any kill and with more than one; CVaR 10 % is the mean "
-            "number of kills in the worst tenth of episodes; ± is a 95 % interval over seeds.",
+            "P(≥1) and P(>1) are the shares of episodes with any kill and with more than one. CVaR 10 % is the "
+            "mean number of kills over the worst 10 % of episodes. ± is a 95 % interval over seeds.",
             "",
-            "| Agent | | Return | P(≥1) | P(>1) | CVaR 10 % |",
-            "|---|---|---:|---:|---:|---:|",
-            *(
-                f"| {row['agent'] if row['measured'] == 'the paper' else ''} "
-                f"| {PLACES[row['measured']]} "
-                f"| {plus_minus(row['return'], row['return_ci'])} | {percent(row['p_any'], row['p_any_ci'])} "
-                f"| {percent(row['over_1'], row['over_1_ci'])} | {plus_minus(row['cvar'], row['cvar_ci'])} |"
-                for row in rows
-            ),
+            *_beside_the_paper(kept),
             "",
-            "![Share of episodes by kills, the paper's and ours]"
+            "![Share of episodes by number of kills, the paper's and ours]"
             "(results/paper_length/report/figures/beside_the_paper_no_killing.svg)",
             "",
-            "*Bars and dots: ours, every kill counted. Diamonds: the paper's, by its detector, which misses some; for "
-            "the Lagrangian it prints only the whole share with more than one kill.*",
+            "*Bars and dots: ours, every kill counted. Diamonds: the paper's, by its detector, which misses some "
+            "kills; for the Lagrangian the paper reports only the total share with more than one kill.*",
             "",
             *_answer(kept),
         ]
     )
 
 
+def _beside_the_paper(kept: Path) -> list[str]:
+    """The paper's table beside ours, measured in two ways."""
+    again = pd.read_csv(kept / "report" / "data" / "papers_table_no_killing.csv")
+    rows = [row for _, row in again.iterrows() if row["measured"] in PLACES]
+    return [
+        "| Agent | | Return | P(≥1) | P(>1) | CVaR 10 % |",
+        "|---|---|---:|---:|---:|---:|",
+        *(
+            f"| {row['agent'] if row['measured'] == 'the paper' else ''} "
+            f"| {PLACES[row['measured']]} "
+            f"| {plus_minus(row['return'], row['return_ci'])} | {percent(row['p_any'], row['p_any_ci'])} "
+            f"| {percent(row['over_1'], row['over_1_ci'])} | {plus_minus(row['cvar'], row['cvar_ci'])} |"
+            for row in rows
+        ),
+    ]
+
+
 def made(kept: Path) -> str:
     """Seeds, seconds, device and commands."""
     packs = _packs(kept)
     runs = [json.loads(path.read_text()) for path in sorted(kept.glob("curves/*/run.json"))]
-    lines = ["| seed | steps | trained in | judged in 64, in 512 worlds | on |", "|---:|---|---:|---:|---|"]
+    lines = ["| seed | steps | training | evaluation in 64, in 512 environments | device |", "|---:|---|---:|---:|---|"]
     for pack in packs:
         own = [run for run in runs if run["seed"] == pack["seed"]]
         (device,), took = {_device(run) for run in own}, pack["seconds"]
@@ -166,12 +232,13 @@ def _speed() -> str:
 
     (theirs,) = [one.value for one in numbers.NUMBERS if one.what == "training steps a second (H100)"]
     return (
-        f"- **Fast.** One {gpu['device']}: the engine steps {ratio(gpu, 1024):.0f} × (1024 worlds) and "
-        f"{ratio(gpu, 8192):.0f} × (8192) as fast as upstream's; with resets and observations written out, as another "
-        f"library plays it, {doors['doors'][0]['times_upstream']:.0f} × (1024). Training runs at {rate(16)} "
-        f"environment steps a second with 16 runs in one program, {rate(3)}/s with 3, {rate(1)}/s with 1; the paper "
-        f"reports {theirs / 1e3:.0f} k/s for one, on an H100. Two CPU cores: the engine {ratio(cpu, 64):.1f} × at 64 "
-        "worlds. [docs/performance.md](docs/performance.md) has the tables and what was tried."
+        f"- **Speed.** On one {gpu['device']} the Craftax engine steps {ratio(gpu, 1024):.0f} × (1024 environments) "
+        f"and {ratio(gpu, 8192):.0f} × (8192) as fast as upstream's. Including resets and observations, as another "
+        f"library uses it, the factor is {doors['doors'][0]['times_upstream']:.0f} (1024). Training runs at {rate(16)} "
+        f"environment steps per second with 16 runs in one program, {rate(3)} with 3, and {rate(1)} with 1; the paper "
+        f"reports {theirs / 1e3:.0f} k for one run on an H100. On two CPU cores the engine is "
+        f"{ratio(cpu, 64):.1f} × as fast with 64 environments. "
+        "[The performance log](docs/development/performance.md) has the tables and what was tried."
     )
 
 
@@ -184,10 +251,10 @@ def _same_game() -> str:
     episodes = min(count for tally in tallies for count in tally["episodes"])
     chances = " and ".join(number(min(tally["p"].values()) * len(tally["p"]), 1) for tally in tallies)
     return (
-        f"- **The same game.** Over {int(steps):,} steps on all nine floors each of {fields} fields equals upstream's "
-        f"bit for bit when fed its random draws; with its own draws, {episodes:,} episodes at random and as many by a "
-        f"trained agent come from the same distributions (smallest p times the number of tests: {chances}; "
-        "a difference would show as less than 0.05)."
+        f"- **The same game.** Fed upstream's random draws, the engine equals upstream bit for bit in all {fields} "
+        f"fields over {int(steps):,} steps on all nine floors. With its own draws, no significant difference was "
+        f"found in {episodes:,} episodes of a random policy and as many of a trained agent (smallest p value times the "
+        f"number of tests: {chances}; significant would be below 0.05)."
     )
 
 
@@ -198,9 +265,10 @@ def _learning() -> str:
     kept = [json.loads(path.read_text()) for path in sorted(runs.glob("*/run.json"))]
     (steps,) = {run["steps"] for run in kept}
     return (
-        f"- **Learning is unharmed by speed.** Unconstrained, the paper's hyperparameters, {len(kept)} seeds in one "
-        f"program (bf16, {steps / 1e6:.1f} M steps each): within {most} of the public recurrent PPO's return at every "
-        f"row from {int(first.replace(',', '')) / 1e6:.0f} M steps on (`python benchmarks/learning_curve.py`)."
+        f"- **The same learning.** The return of the unconstrained agent with the paper's hyperparameters ({len(kept)} "
+        f"seeds in one program, bf16, {steps / 1e6:.1f} M steps each) is within {most} of that of the public recurrent "
+        f"PPO of Craftax_Baselines at every point from {int(first.replace(',', '')) / 1e6:.0f} M steps on "
+        "(`python benchmarks/learning_curve.py`)."
     )
 
 
@@ -208,9 +276,10 @@ def _detector(kept: Path) -> str:
     missed = pd.read_csv(kept / "report" / "data" / "missed_no_killing.csv")
     share = np.average(missed["missed_share"], weights=missed["violations"])
     return (
-        "- **The paper's detector is blind to some kills.** A creature killed on the step on which another spawns into "
-        f"its slot looks alive to a state difference: {percent(float(share))} of the {missed['violations'].sum():,.0f} "
-        "kills of the trained agents below. Both counts stand in every row of an episodes table."
+        "- **Exact counts.** A detector that compares states, such as the paper's, misses a kill if another creature "
+        f"spawns into the same slot in the same step: {percent(float(share))} of the "
+        f"{missed['violations'].sum():,.0f} kills of the agents trained for the paper's comparison. Every row of an "
+        "episodes table has both counts."
     )
 
 
@@ -232,9 +301,10 @@ def comparison(kept: Path) -> str:
             "",
             *_agents(kept),
             "",
-            "![The worst tenth of episodes against the mean](results/craftax/report/figures/tail_no_killing.svg)",
+            "![CVaR 10 % against mean violations](results/craftax/report/figures/tail_no_killing.svg)",
             "",
-            "*Agents of equal mean differ in height alone. On the dotted line a violation tells nothing of the next.*",
+            "*Agents with equal mean violations differ only in height. The dotted line is the CVaR of independent "
+            "violations.*",
             "",
             *_answer(kept),
         ]
@@ -243,8 +313,11 @@ def comparison(kept: Path) -> str:
 
 def _answer(kept: Path) -> list[str]:
     """In short, and with what care it is to be read."""
-    caveats = (kept / "report" / "report.md").read_text().split("Read with care:\n")[1].split("\n## ")[0]
-    return [_in_short(kept), "", "Read with care:", "", caveats.strip()]
+    return [_in_short(kept), "", "Read with care:", "", _caveats(kept)]
+
+
+def _caveats(kept: Path) -> str:
+    return (kept / "report" / "report.md").read_text().split("Read with care:\n")[1].split("\n## ")[0].strip()
 
 
 def _agents(kept: Path, only: set[tuple[str, str]] | None = None) -> list[str]:
@@ -276,9 +349,9 @@ def _scale(kept: Path) -> str:
     steps, devices = {run["steps"] for run in runs}, {_device(run) for run in runs}
     return (
         f"{len(runs)} runs of {' and '.join(f'{one:,}' for one in sorted(steps))} steps (the paper's have 10⁹), "
-        f"{few(len({run['seed'] for run in runs}))} seeds an agent, trained on exact counts where nothing else is "
-        f"said, in {len(packs)} programs that took {_listed([f'{of / 60:.0f}' for of in took])} minutes of one "
-        f"{' or '.join(sorted(devices))}, compiling and judging included."
+        f"{few(len({run['seed'] for run in runs}))} seeds per agent, trained on exact counts unless stated otherwise, "
+        f"in {len(packs)} programs that took {_listed([f'{of / 60:.0f}' for of in took])} minutes on one "
+        f"{' or '.join(sorted(devices))}, including compilation and evaluation."
     )
 
 
@@ -286,22 +359,29 @@ def _scale(kept: Path) -> str:
 
 
 def loud(kept: Path) -> str:
-    """The same comparison with a ν that is heard, in short."""
+    """The same comparison with the scaled observation, in short."""
     runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
     (steps,) = {run["steps"] for run in runs}
     agents = pd.read_csv(kept / "report" / "data" / "complete_no_killing.csv")
-    new = {(run["method"], run["arm"]) for run in runs}
+    new = _trained_there(kept)
     seeds = agents.loc[[pair in new for pair in zip(agents["method"], agents["arm"])], "seeds"]
     return "\n".join(
         [
-            f"{len(runs)} further runs of {steps:,} steps, trained and judged as those above; the rows of SER and the "
-            f"Lagrangian also hold the seeds of the section above. {seeds.min()} to {seeds.max()} seeds an agent.",
+            f"{len(runs)} further runs of {steps:,} steps, trained and evaluated like the "
+            "[eleven agents at the same length](docs/results/shorter-training.md); the rows of SER and the Lagrangian "
+            f"include the seeds trained there. {seeds.min()} to {seeds.max()} seeds per agent.",
             "",
             *_agents(kept, new),
             "",
             _in_short(kept),
         ]
     )
+
+
+def _trained_there(kept: Path) -> set[tuple[str, str]]:
+    """Method and arm of the runs that a folder keeps itself."""
+    runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
+    return {(run["method"], run["arm"]) for run in runs}
 
 
 def confirmed(kept: Path) -> str:
@@ -312,13 +392,21 @@ def confirmed(kept: Path) -> str:
     used = [f"{share:.2f}".removeprefix("0") for share in (*runs["judged_p_any"], runs["judged_p_any"].mean())]
     second = int(runs["judged_seconds"].sum())
     return (
-        f"Half of it, on {len(runs)} fresh seeds ({', '.join(map(str, runs['seed']))}). ESR told loudly has a second "
-        f"violation in {second} of {runs['judged_firsts'].sum()} judged episodes with a first "
-        f"({runs['judged_episodes'].sum()} in all): fewer than the 2 % asked for. P(≥1) is at least 0.3, as asked, in "
-        f"{(runs['judged_p_any'] >= 0.3).sum()} of them: it is {', '.join(used[:-2])} and {used[-2]}, {used[-1]} on "
-        f"average. Seed {behind['seed']} stays behind in return ({number(behind['return'], 1)})."
+        f"On {len(runs)} new seeds ({', '.join(map(str, runs['seed']))}), one of the two criteria holds. ESR with the "
+        f"scaled observation commits a second violation in {second} of {runs['judged_firsts'].sum()} evaluation "
+        f"episodes with a first ({runs['judged_episodes'].sum()} episodes in all), below the required 2 %. P(≥1) "
+        f"reaches the required 0.3 in {(runs['judged_p_any'] >= 0.3).sum()} seeds only: it is {', '.join(used[:-2])} "
+        f"and {used[-2]}, on average {used[-1]}. The return of seed {behind['seed']} is lower than that of the others "
+        f"({number(behind['return'], 1)})."
     )
 
 
 if __name__ == "__main__":
-    write(HERE)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="name the blocks, and the pages that hold each")
+    if parser.parse_args().list:
+        for name in blocks(HERE):
+            marker = f"<!-- {name}: written by results/readme.py -->"
+            print(f"{name}: {', '.join(str(p.relative_to(ROOT)) for p in pages() if marker in p.read_text()) or '-'}")
+    else:
+        write(HERE)

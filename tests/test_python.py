@@ -1,4 +1,4 @@
-"""`import perepisode`, and docs/python.md from top to bottom."""
+"""`import perepisode`, and docs/how-to/python.md from top to bottom."""
 
 import hashlib
 import importlib
@@ -17,7 +17,7 @@ from perepisode.cli import Train
 from perepisode.config import ConfigError
 from perepisode.environments import ENVIRONMENTS
 
-PAGE = Path(__file__).parents[1] / "docs" / "python.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "python.md"
 OFFERED = {
     "make", "register_env", "register_method", "Environment", "Objective", "Outcome", "EndCause", "train", "evaluate",
     "report", "watch", "agents", "metrics",
@@ -62,7 +62,7 @@ def test_what_is_offered_is_what_it_is_called():
 
 
 def test_the_temptation_is_played(story):
-    assert story.ended is perepisode.EndCause.TIMEOUT
+    assert story.end_cause is perepisode.EndCause.TIMEOUT
     assert story.env.horizon == 10
 
 
@@ -84,14 +84,14 @@ def test_its_table_counts_what_the_orchard_pays(story):
             counts = np.sort(own["violations"])[::-1]
             worst.append(counts[: int(np.ceil(len(counts) / 10))].mean())
             many.append((counts > 1).mean())
-        assert story.worst_tenth["ser", arm] == pytest.approx(np.mean(worst))
-        assert story.more_than_one["ser", arm] == pytest.approx(np.mean(many))
+        assert story.cvar["ser", arm] == pytest.approx(np.mean(worst))
+        assert story.p_over_1["ser", arm] == pytest.approx(np.mean(many))
 
 
 def test_its_pages_are_written(story):
-    assert (story.page, story.film) == (Path("report/index.html"), Path("watch/index.html"))
+    assert (story.page, story.replay) == (Path("report/index.html"), Path("watch/index.html"))
     assert "SER (w=0.02)" in story.page.read_text()
-    assert story.film.read_text().count("reproduced exactly") >= 2
+    assert story.replay.read_text().count("reproduced exactly") >= 2
 
 
 def test_its_agent_acts_until_the_end(story):
@@ -99,7 +99,7 @@ def test_its_agent_acts_until_the_end(story):
 
 
 def test_what_the_command_refuses_is_refused_by_the_same_sentence(story):
-    assert story.refused == "budget=-1 is out of range; budget must be a number, at least 0"
+    assert story.message == "budget=-1 is out of range; budget must be a number, at least 0"
     refusals = [
         (lambda: perepisode.train("temptation", "ser", weight=1, seeds=-1), "seeds=-1 is out of range"),
         (lambda: perepisode.train("temptation", "ser", weight="much"), "weight='much' is no number"),

@@ -1,4 +1,4 @@
-"""docs/extending.md as its reader has it: the files that it shows, and its commands, in a folder of one's own."""
+"""The pages on extending perepisode, as a reader follows them: their files and commands, in an empty folder."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ from perepisode import cli
 from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [
+    DOCS / "tutorials" / "add-a-method.md",
+    DOCS / "tutorials" / "bring-your-environment.md",
+    DOCS / "how-to" / "new-dilemma.md",
+    DOCS / "how-to" / "plots-and-tables.md",
+]
 
 
 def section(heading: str) -> str:
-    parts = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
-    return next(part for part in parts if part.startswith(f"{heading}\n"))
+    """The one section with this heading, on whichever of the pages it is."""
+    parts = [part for page in PAGES for part in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)]
+    (found,) = [part for part in parts if part.startswith(f"{heading}\n")]
+    return found
 
 
 def code(heading: str) -> str:

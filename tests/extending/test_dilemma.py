@@ -1,4 +1,4 @@
-"""A dilemma of one's own on Craftax, as docs/extending.md shows it."""
+"""A dilemma of one's own on Craftax, as docs/how-to/new-dilemma.md shows it."""
 
 from types import SimpleNamespace
 

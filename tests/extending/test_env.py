@@ -1,4 +1,4 @@
-"""A world of one's own, as docs/extending.md shows it, and one that says no more than it must."""
+"""The environment of docs/tutorials/bring-your-environment.md, and one that declares only what is required."""
 
 import base64
 import io
@@ -24,8 +24,8 @@ WAIT, WALK, RUN = range(3)
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory):
     """The section's commands, done."""
-    with guide.folder(tmp_path_factory.mktemp("world"), "A world") as home:
-        yield guide.follow("A world"), home / "out" / "corridor"
+    with guide.folder(tmp_path_factory.mktemp("world"), "An environment") as home:
+        yield guide.follow("An environment"), home / "out" / "corridor"
 
 
 @pytest.fixture(scope="module")

@@ -130,7 +130,7 @@ def test_in_the_package_a_method_is_a_file_and_a_world_a_folder_and_a_line(tmp_p
     (methods / "entropic.py").write_text(entropic.replace("cost", "entropy"))
     (methods / "wordy.py").write_text(WORDY.replace("price", "gamma"))
     (worlds / "corridor").mkdir()
-    (worlds / "corridor" / "__init__.py").write_text(guide.module("A world")[1])
+    (worlds / "corridor" / "__init__.py").write_text(guide.module("An environment")[1])
     with open(worlds / "__init__.py", "a") as file:
         file.write("import perepisode.environments.corridor\n")
 

@@ -1,4 +1,4 @@
-"""docs/doors.md as its reader has it: every block of Python runs, and the report reads what the recorder wrote."""
+"""docs/how-to/other-libraries.md: every Python block runs, and the report reads what the recorder wrote."""
 
 import re
 import shlex
@@ -10,8 +10,8 @@ import pytest
 from perepisode import cli
 from perepisode.environments.temptation import Temptation, exact
 
-PAGE = Path(__file__).parents[2] / "docs" / "doors.md"
-RUN = ("gymnax", "rejax", "Gymnasium", "Safety-Gymnasium's shape", "Stable-Baselines3", "The recorder")
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "other-libraries.md"
+RUN = ("gymnax", "rejax", "Gymnasium", "Safety-Gymnasium's step", "Stable-Baselines3", "The recorder")
 
 
 def section(heading: str) -> str:
@@ -24,7 +24,7 @@ def test_every_block_of_python_is_run_here():
     assert PAGE.read_text().count("```python") == len(RUN)
 
 
-@pytest.mark.parametrize("heading", ["gymnax", "Gymnasium", "Safety-Gymnasium's shape"])
+@pytest.mark.parametrize("heading", ["gymnax", "Gymnasium", "Safety-Gymnasium's step"])
 def test_the_blocks_run(heading):
     pytest.importorskip("gymnax" if heading == "gymnax" else "gymnasium")
     (code,) = re.findall(r"```python\n(.*?)```", section(heading), re.DOTALL)

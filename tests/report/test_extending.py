@@ -1,4 +1,4 @@
-"""What docs/extending.md promises: a script of one's own adds a metric and a figure; no file of the package changes."""
+"""What docs/how-to/plots-and-tables.md promises: a script of one's own adds a metric and a figure."""
 
 import re
 from pathlib import Path
@@ -33,7 +33,7 @@ def run(heading: str, table: pd.DataFrame, folder: Path, monkeypatch) -> str:
     """The page that the guide's own code builds from episodes.csv."""
     monkeypatch.chdir(folder)
     table.to_csv("episodes.csv", index=False)
-    exec(compile(guide.code(heading), f"{guide.PAGE.name}: {heading}", "exec"), {})
+    exec(compile(guide.code(heading), heading, "exec"), {})
     return (folder / "report" / "index.html").read_text()
 
 
