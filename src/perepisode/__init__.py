@@ -1,6 +1,6 @@
 """Train RL agents under a limit on harm, and judge them one episode at a time.
 
-What is offered here (docs/python.md) is imported when it is first asked for: `import perepisode` itself takes no time.
+What is offered here (docs/how-to/python.md) is imported when it is first asked for: `import perepisode` itself takes no time.
 """
 
 from importlib import import_module

@@ -343,7 +343,7 @@ class Report:
     utilities: tuple[Path, ...] = ()  # Distilled utilities to draw.
     exact: tuple[Path, ...] = ()  # Exact optima (JSON) to draw beside what was learned.
     watch: tuple[Path, ...] = ()  # Folders that `perepisode watch` wrote, to link to.
-    # Your own words, with numbers read from the report's tables (docs/bring-your-own-agent.md).
+    # Your own words, with numbers read from the report's tables (docs/how-to/plots-and-tables.md).
     discussion: Path | None = None
     cost_limit: float | None = setting(None, low=0)  # What an episode may have: how many are over it, and by how much.
     alpha: float = setting(0.1, above=0, high=1)  # Share of the episodes, the worst ones, that the CVaR averages.

@@ -44,7 +44,7 @@ def named(what: str, given: str | type, known: Mapping[str, type]) -> str:
     """The name of a method or world that was given by name, as `module:Class` or `file.py:Class`, or as the class."""
     if isinstance(given, type):
         if (name := _name(given, known)) is None:
-            raise ConfigError(f"{given.__qualname__} is no declared {what}; it needs its decorator (docs/extending.md)")
+            raise ConfigError(f"{given.__qualname__} is no declared {what}; it needs its decorator (docs/tutorials/bring-your-environment.md)")
         return name
     if ":" not in given:
         one_of(what, given, known, "; or give your own as file.py:Class or module:Class")
@@ -58,7 +58,7 @@ def named(what: str, given: str | type, known: Mapping[str, type]) -> str:
         again = f"another {what} of its name, {called!r}, was declared after it; give each a name of its own"
         raise ConfigError(f"{asked}: {again}")
     if name is None:
-        raise ConfigError(f"{asked}: {where} declares no {what} {wanted!r} (docs/extending.md)")
+        raise ConfigError(f"{asked}: {where} declares no {what} {wanted!r} (docs/tutorials/bring-your-environment.md)")
     where = str(Path(where).resolve()) if where.endswith(".py") else where
     if "," in where:
         raise ConfigError(f"{asked}: {where} has a comma in its path, which cannot be passed on; move it")

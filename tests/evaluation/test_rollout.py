@@ -16,7 +16,7 @@ from perepisode.environments.reset_pool import episode_key, reset_key, step_key
 from perepisode.environments.temptation import MINIATURE, Temptation
 from perepisode.environments.temptation.exact import CELLS, esr_optimum, esr_tables, linear_price
 from perepisode.evaluation import episodes
-from perepisode.evaluation.rollout import Agent, collect, evaluate
+from perepisode.evaluation.rollout import Agent, collect, evaluate, evaluate_agents
 from perepisode.runs import Run
 from perepisode.training import population, ppo
 from perepisode.training.train import TrainingOptions, prepare, train, weights

@@ -125,7 +125,7 @@ def test_the_file_of_a_base_counts_too(tmp_path):
         ("odd.py", "\nx = nothing + 1", "(NameError: name 'nothing' is not defined; line 2 of odd.py)"),
         ("odd.py", "import no_such_thing", "odd.py cannot be imported (No module named 'no_such_thing')"),
         ("odd.py", "raise SystemExit(0)", "odd.py cannot be imported (SystemExit: 0; line 1 of odd.py)"),
-        ("odd.py", "class Environment: ...", "odd.py declares no env 'World' (docs/extending.md)"),
+        ("odd.py", "class Environment: ...", "odd.py declares no env 'World' (docs/tutorials/bring-your-environment.md)"),
         ("json.py", BARE, "json is the name of another module, "),
         ("other.py", "", "there is no file "),
         ("my.world.py", BARE, "a file with a dot in its name cannot be imported; rename my.world.py"),

@@ -10,7 +10,7 @@
         def step(self, key, state, action): ...
         def observe(self, state): ...
 
-Its fields are its options.  The rest has a plain fallback (docs/extending.md).
+Its fields are its options.  The rest has a plain fallback (docs/tutorials/bring-your-environment.md).
 """
 
 from __future__ import annotations

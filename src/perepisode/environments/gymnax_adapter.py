@@ -125,7 +125,7 @@ def from_gymnax(
     if not hasattr(space := env.action_space(params), "n"):
         raise ConfigError(f"{name} has the actions {space}; a world needs a space of discrete ones")
     if unknown := sorted(set(declared) - set(dir(Environment))):
-        raise ConfigError(f"{name}: a world declares no {unknown[0]!r} (docs/extending.md)")
+        raise ConfigError(f"{name}: a world declares no {unknown[0]!r} (docs/tutorials/bring-your-environment.md)")
     max_episode_steps = max_episode_steps or getattr(params, "max_steps_in_episode", None) or NEVER
     own = {
         "__module__": sys._getframe(1).f_globals["__name__"],  # whose file a run remembers, with those of `made_with`

@@ -146,7 +146,7 @@ def in_our_words(table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
     if EPOCHS in there:
         raise ValueError(
             f"column {there[EPOCHS]!r} says that a row is an epoch of training, a mean over episodes, from which no "
-            "tail can be read; write one row an episode (docs/bring-your-own-agent.md)"
+            "tail can be read; write one row an episode (docs/tutorials/judge-your-agents.md)"
         )
     renamed = {}
     for ours, names in ELSEWHERE.items():

@@ -12,7 +12,7 @@
         def reward(self, dual, before, after): ...
 
 Its fields are its settings; numbers are traced, so that a population can sweep them.  The command line, its help,
-planning, reports, figures, replays and the documentation read all else from here too (docs/extending.md).
+planning, reports, figures, replays and the documentation read all else from here too (docs/tutorials/add-a-method.md).
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def prepare(runs: Sequence[Run], files: Mapping[str, bytes] | None = None, devic
 
 
 # On a GPU kernels that do not depend on each other run side by side, and loops start on the device itself: at a few
-# runs most kernels are too small to fill it (docs/performance.md).  Other devices do not read these.
+# runs most kernels are too small to fill it (docs/development/performance.md).  Other devices do not read these.
 SIDE_BY_SIDE = {
     "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL",
