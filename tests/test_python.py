@@ -132,7 +132,7 @@ def made_of(file: str) -> dict[str, str]:
     """What a class is made of that was typed in `file`, which is none on disk."""
     space = {"perepisode": perepisode, "__name__": "typed"}
     exec(compile(CELL, file, "exec"), space)
-    plugins.note(space["Cell"])
+    plugins.record_sources(space["Cell"])
     return plugins.sources(space["Cell"])
 
 

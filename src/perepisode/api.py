@@ -22,8 +22,8 @@ from perepisode.methods import METHODS, Objective
 
 def make(env: str | type[Environment], **options: Any) -> Environment:
     """A world, given by name, as `file.py:Class` or `module:Class`, or as the class; options have their defaults."""
-    plugins.use()
-    return environments.make(plugins.named("env", env, ENVIRONMENTS), **options)
+    plugins.load_plugins()
+    return environments.make(plugins.resolve("env", env, ENVIRONMENTS), **options)
 
 
 def train(
@@ -47,9 +47,9 @@ def train(
     A world or a method is given by name, as `file.py:Class` or `module:Class`, or as the class itself.  Every other
     word is a setting of the method, the world or the learner: `budget=1`, or `budget=[1, 2]` for one run each.
     """
-    plugins.use()
+    plugins.load_plugins()
     asked = TrainOptions(
-        env=plugins.named("env", env, ENVIRONMENTS),
+        env=plugins.resolve("env", env, ENVIRONMENTS),
         dilemma=dilemma,
         method=tuple(_word(one) for one in _several(method)),
         gamma=_several(gamma),
@@ -76,7 +76,7 @@ def evaluate(
     quiet: bool = False,
 ) -> Path:
     """Judge run folders, folders of them, or agents by name or file; the path of the episodes table."""
-    plugins.use()
+    plugins.load_plugins()
     table = None if out is None else Path(out)
     asked = Evaluate(tuple(map(Path, _several(paths))), table, num_envs, num_steps, episodes_per_env, seed)
     settings.check_fields(asked)
@@ -96,7 +96,7 @@ def watch(
     quiet: bool = False,
 ) -> Path:
     """Replay the worst episodes of a table, a run folder or an agent; the path of the page to watch them on."""
-    plugins.use()
+    plugins.load_plugins()
     home = None if runs is None else Path(runs)
     asked = Watch(Path(source), worst, abstaining, _several(row), method, arm, home, Path(out))
     settings.check_fields(asked)
@@ -104,7 +104,7 @@ def watch(
 
 
 def _word(method: str | type[Objective]) -> str:
-    return method if isinstance(method, str) else plugins.named("method", method, METHODS)
+    return method if isinstance(method, str) else plugins.resolve("method", method, METHODS)
 
 
 def _several(given: Any) -> tuple[Any, ...]:

@@ -90,7 +90,7 @@ class TrainOptions:
 
     def runs_with(self, given: dict[str, list[str]]) -> tuple[list[Run], dict[str, bytes]]:
         """The runs that are asked for with these settings, checked, and the files that they name by digest."""
-        env_id = plugins.named("env", self.env, ENVIRONMENTS)
+        env_id = plugins.resolve("env", self.env, ENVIRONMENTS)
         env, files, runs = ENVIRONMENTS[env_id], {}, []
         run = Run(
             env=env_id,
@@ -192,7 +192,7 @@ class MethodSpec:
     @classmethod
     def read(cls, text: str) -> "MethodSpec":
         parts = text.split(":")  # your own method has a colon in its name: module:Class:beta=0.1
-        chosen = cls(plugins.named("method", ":".join(part for part in parts if "=" not in part), METHODS), {})
+        chosen = cls(plugins.resolve("method", ":".join(part for part in parts if "=" not in part), METHODS), {})
         for part in parts:
             name, equals, values = part.partition("=")
             if equals and name not in chosen.known and (new := legacy.setting(name, chosen.name)) in chosen.known:
@@ -248,7 +248,7 @@ def _values(texts: dict[str, list[str]], owners: dict[str, type], files: dict[st
             raise ConfigError(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
         if len(set(typed)) < len(typed):
             raise ConfigError(f"--{one.name} {' '.join(typed)} names a value twice")
-        contents = [safe_io.content(text, "give another file") for text in typed if one.file]
+        contents = [safe_io.read_bytes(text, "give another file") for text in typed if one.file]
         given[owner][one.name] = values = list(map(safe_io.digest, contents) if one.file else map(one.read, typed))
         files |= zip(values, contents)
     return given
@@ -512,7 +512,7 @@ def _unboxed(box: str) -> str:
 def run(command) -> int:
     try:
         settings.check_fields(command)
-        plugins.use()
+        plugins.load_plugins()
         return command()
     except ValueError as error:  # ConfigError, and the tables' own refusals
         if not isinstance(error, ConfigError) and os.environ.get("PEREPISODE_TRACEBACK"):

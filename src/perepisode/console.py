@@ -31,7 +31,7 @@ def _plainer(error: UnicodeError) -> tuple[str, int]:
 
 def plain(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns for any terminal, file or pipe."""
-    rows = [[safe_io.visible(cell) for cell in row] for row in rows]
+    rows = [[safe_io.printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(headings), *rows]) for i in range(len(headings))]
     between = GAP * " "
     lines = [between.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [headings, *rows]]
@@ -63,7 +63,7 @@ def say(text: str, style: str = "") -> None:
         return
     from rich.text import Text
 
-    console().print(Text(safe_io.visible(text), style=style))
+    console().print(Text(safe_io.printable(text), style=style))
 
 
 def table(columns: Mapping[str, Sequence[str]], first: Sequence[str]) -> None:
@@ -85,7 +85,7 @@ def table(columns: Mapping[str, Sequence[str]], first: Sequence[str]) -> None:
     for heading in numbers:
         shown.add_column(heading, justify="right", no_wrap=True)
     for row in zip(*(columns[heading] for heading in (names, *numbers))):
-        shown.add_row(*(Text(safe_io.visible(cell)) for cell in row))
+        shown.add_row(*(Text(safe_io.printable(cell)) for cell in row))
     screen.print(shown)
 
 

@@ -120,10 +120,10 @@ class Run:
             raise ConfigError(f"run has unknown entries {sorted(extra)}; this version knows {sorted(known)}")
         values = {k: v for k, v in plain.items() if k in known}
         source = dict(plain.get("source", {}))
-        one_of("env", values["env"], ENVIRONMENTS, plugins.hint(source))
-        one_of("method", values["method"], METHODS, plugins.hint(source))
+        one_of("env", values["env"], ENVIRONMENTS, plugins.missing_class_hint(source))
+        one_of("method", values["method"], METHODS, plugins.missing_class_hint(source))
         run = cls(**{**values, "ppo": PPOConfig(**values["ppo"])})
-        plugins.check(source, run.source)
+        plugins.check_sources(source, run.source)
         return run
 
     def checked(self) -> Run:
@@ -244,7 +244,7 @@ class RunFolder:
     def failed(self) -> str | None:
         """Why the run diverged, or None."""
         path = self._own("failed")
-        return safe_io.visible(safe_io.text(path, "delete it").strip()) if path.is_file() else None
+        return safe_io.printable(safe_io.read_text(path, "delete it").strip()) if path.is_file() else None
 
     @property
     def metrics(self) -> Path:
@@ -271,7 +271,7 @@ class RunFolder:
         path = self._own("run.json")
         if not path.exists():
             raise ConfigError(f"{self.path} is no run folder: it has no run.json")
-        plain = safe_io.plain(path, "delete the folder and train the run again")
+        plain = safe_io.read_json(path, "delete the folder and train the run again")
         if plain.get("format") not in (1, FORMAT):
             raise ConfigError(
                 f"{path} has format {plain.get('format')!r}, this version reads 1 and {FORMAT}; use another --out folder"
@@ -283,7 +283,7 @@ class RunFolder:
         path = self._own(f"file.{name}")
         if name == "utility" and not path.exists():
             path = self._own("utility.json")  # where earlier versions have it
-        return safe_io.content(path, "train the run again") if path.exists() else None
+        return safe_io.read_bytes(path, "train the run again") if path.exists() else None
 
     def keep(self, files: Mapping[str, bytes]) -> None:
         """The run's values say only what its files are called; judging and reporting need their content."""
@@ -300,8 +300,8 @@ class RunFolder:
             unfinished = "is not finished; start the command that trains it again, it resumes"
             raise ConfigError(f"{self.path} {f'diverged: {self.failed}' if self.failed else unfinished}")
         path, again = self._own("policy.safetensors"), "train the run again"
-        content = safe_io.content(path, again, MAX_POLICY_BYTES)
-        if hashlib.sha256(content).hexdigest() != safe_io.plain(path.with_suffix(".json"), again).get("sha256"):
+        content = safe_io.read_bytes(path, again, MAX_POLICY_BYTES)
+        if hashlib.sha256(content).hexdigest() != safe_io.read_json(path.with_suffix(".json"), again).get("sha256"):
             raise ConfigError(f"{path} is damaged: its sha256 is not the one in policy.json; {again}")
         try:
             return run, load(content)
@@ -313,11 +313,11 @@ class RunFolder:
         if not self.metrics.exists():
             return
         kept = []
-        for line in safe_io.text(self.metrics, "delete the folder and train the run again").splitlines():
-            row = safe_io.row(line)
+        for line in safe_io.read_text(self.metrics, "delete the folder and train the run again").splitlines():
+            row = safe_io.parse_row(line)
             if row is None:
                 break  # a line cut by a kill; it lies after the checkpoint
-            if safe_io.number(row.get("update")) <= updates:
+            if safe_io.as_float(row.get("update")) <= updates:
                 kept.append(line)
         write_atomically(self.metrics, "".join(line + "\n" for line in kept))
 

@@ -13,14 +13,14 @@ from typing import Any
 
 from perepisode.settings import ConfigError
 
-LARGEST = 256 * 2**20  # bytes; whatever this program writes as text is far smaller
-LONGEST = 280  # characters of a line that refuses, but for who says it
+MAX_BYTES = 256 * 2**20  # bytes; whatever this program writes as text is far smaller
+MAX_LINE_LENGTH = 280  # characters of a line that refuses, but for who says it
 SPACES = "\u00a0\u2009\u202f"  # that the program's own words hold
 # what steers a terminal or turns the order of words about, and halves of characters, which cannot be printed at all
-STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def content(path: str | Path, remedy: str, most: int = LARGEST) -> bytes:
+def read_bytes(path: str | Path, remedy: str, most: int = MAX_BYTES) -> bytes:
     """The bytes of an ordinary file."""
     try:
         if os.path.exists(path) and not os.path.isfile(path):
@@ -35,26 +35,26 @@ def content(path: str | Path, remedy: str, most: int = LARGEST) -> bytes:
         raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}; {remedy}") from None
 
 
-def text(path: str | Path, remedy: str, most: int = LARGEST) -> str:
-    return _decoded(content(path, remedy, most), path, remedy)
+def read_text(path: str | Path, remedy: str, most: int = MAX_BYTES) -> str:
+    return _decode(read_bytes(path, remedy, most), path, remedy)
 
 
-def plain(path: str | Path, remedy: str, kind: type = dict) -> Any:
+def read_json(path: str | Path, remedy: str, kind: type = dict) -> Any:
     """What a JSON file holds: an object, unless another kind is wanted."""
-    return parsed(content(path, remedy), path, remedy, kind)
+    return parse_json(read_bytes(path, remedy), path, remedy, kind)
 
 
-def parsed(content: bytes, path: str | Path, remedy: str, kind: type = dict) -> Any:
+def parse_json(content: bytes, path: str | Path, remedy: str, kind: type = dict) -> Any:
     """The same of what was read already, from `path`."""
     try:
-        found = json.loads(_decoded(content, path, remedy))
+        found = json.loads(_decode(content, path, remedy))
     except ConfigError:
         raise
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged ({first_line(error)}); {remedy}") from None
     if not isinstance(found, kind):
         raise ConfigError(f"{path} holds a {type(found).__name__} where a {kind.__name__} belongs; {remedy}")
-    if any(map(STEERING.search, _words(found))):
+    if any(map(CONTROL_CHARACTERS.search, _words(found))):
         raise ConfigError(f"{path} holds control characters, which no such file has; {remedy}")
     return found
 
@@ -69,14 +69,14 @@ def _words(found: Any) -> Iterator[str]:
             yield one
 
 
-def _decoded(content: bytes, path: str | Path, remedy: str) -> str:
+def _decode(content: bytes, path: str | Path, remedy: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is no text in UTF-8; {remedy}") from None
 
 
-def row(line: str) -> dict[str, Any] | None:
+def parse_row(line: str) -> dict[str, Any] | None:
     """One line of a JSONL file; None where it is cut short, as by a kill, or is none."""
     try:
         found = json.loads(line)
@@ -87,7 +87,7 @@ def row(line: str) -> dict[str, Any] | None:
 
 def last_row(path: Path) -> dict[str, Any] | None:
     """The last whole line of a JSONL file."""
-    return next((found for line in reversed(last_lines(path)) if (found := row(line)) is not None), None)
+    return next((found for line in reversed(last_lines(path)) if (found := parse_row(line)) is not None), None)
 
 
 def last_lines(path: Path, begin: int = 0) -> list[str]:
@@ -103,22 +103,22 @@ def last_lines(path: Path, begin: int = 0) -> list[str]:
         return []
 
 
-def number(value: Any) -> float:
+def as_float(value: Any) -> float:
     """A finite number of a sensible size, NaN for anything else."""
     return float(value) if isinstance(value, int | float) and abs(value) <= 1e30 else float("nan")
 
 
-def visible(said: str) -> str:
+def printable(said: str) -> str:
     """On one line, and nothing that steers a terminal: control characters are written as `\\x1b`."""
     return "".join(c if c.isprintable() or c in SPACES else c.encode("unicode_escape").decode() for c in said)
 
 
 def one_line(said: object) -> str:
     """What is wrong, in one line that can be read.  Of one that is too long, the middle of long words goes first."""
-    line = visible(" ".join(str(said).split()) if "\n" in str(said) else str(said))
-    if len(line) > LONGEST:
+    line = printable(" ".join(str(said).split()) if "\n" in str(said) else str(said))
+    if len(line) > MAX_LINE_LENGTH:
         line = re.sub(r"\S{60,}", lambda word: f"{word[0][:16]}…{word[0][-40:]}", line)
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 123]} … {line[-120:]}"
+    return line if len(line) <= MAX_LINE_LENGTH else f"{line[: MAX_LINE_LENGTH - 123]} … {line[-120:]}"
 
 
 def first_line(error: BaseException) -> str:
@@ -129,6 +129,6 @@ def digest(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()[:12]
 
 
-def bare_name(name: Any) -> bool:
+def is_plain_name(name: Any) -> bool:
     """Whether this names something directly below a folder, and a shell would not read anything else in it."""
     return isinstance(name, str) and re.fullmatch(r"[\w][\w.,=+-]*", name) is not None

@@ -135,7 +135,7 @@ def test_a_policy_that_is_not_finite_is_refused(folder, value):
 
 def test_utilities(tmp_path):
     path = tmp_path / "utility.json"
-    for function in (lambda path: esr_distilled.read(safe_io.content(path, "")), distilled.read):
+    for function in (lambda path: esr_distilled.read(safe_io.read_bytes(path, "")), distilled.read):
         worked, not_ = tried(path, UTILITY, function, path)
         path.unlink()
         assert not_ > 300
@@ -341,7 +341,7 @@ def test_what_steers_a_terminal_is_refused_wherever_it_stands(tmp_path, title):
     for plain in ({title: 1}, {"a": [{"b": title}]}):
         path.write_text(json.dumps(plain))
         with pytest.raises(ConfigError, match="control characters"):
-            safe_io.plain(path, "")
+            safe_io.read_json(path, "")
 
 
 def test_checkpoints(tmp_path):

@@ -16,7 +16,7 @@ from perepisode.zoo.registry import BUNDLED
 def text(file: AgentFile) -> str:
     """The card of an agent, written from its JSON alone."""
     try:
-        return "\n".join(map(safe_io.visible, _text(file).split("\n")))
+        return "\n".join(map(safe_io.printable, _text(file).split("\n")))
     except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError, TemplateError) as error:
         if isinstance(error, ConfigError):
             raise

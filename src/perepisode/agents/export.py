@@ -29,7 +29,7 @@ def export(folder: RunFolder, table: Path, out: Path) -> AgentFile:
     agent = Agent.of(folder)
     initial = weights(initial_params(agent.run, extra_inputs(agent.objective)))
     judged = episodes.read(table, without=episodes.REPLAY_COLUMNS)
-    told = safe_io.plain(folder.path / "run.json", "train the run again")
+    told = safe_io.read_json(folder.path / "run.json", "train the run again")
     return write(out, told, statistics.of(judged, agent.run.id), agent, initial, folder.metrics)
 
 
@@ -71,7 +71,7 @@ def initial_params(run: Run, extra: int) -> network.Params:
 
 
 def _thinned(metrics: Path) -> str:
-    lines = safe_io.text(metrics, "train the run again").splitlines()
+    lines = safe_io.read_text(metrics, "train the run again").splitlines()
     kept = lines[:: -(-len(lines) // MAX_ROWS) or 1]
     kept += [] if not lines or kept[-1] is lines[-1] else lines[-1:]
     rows = [row for line in kept if (row := row_of(line)) is not None]

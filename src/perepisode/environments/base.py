@@ -192,7 +192,7 @@ def register_env(cls):
     """A frozen dataclass, known by its name from now on."""
     made = dataclass(frozen=True)(cls)
     _well_said(made)
-    plugins.note(made)
+    plugins.record_sources(made)
     settings.declare("environment", made, ("name", "dilemmas", "actions"), ENVIRONMENTS)
     return made
 

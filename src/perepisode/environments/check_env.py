@@ -55,7 +55,7 @@ def _traced(env: Environment, name: str, function: Callable, *given: Any) -> Any
     except ConfigError:
         raise
     except Exception as error:  # whatever somebody's code may do
-        raise ConfigError(f"{env.name}: {name} cannot be traced by JAX ({plugins.said(error)})") from None
+        raise ConfigError(f"{env.name}: {name} cannot be traced by JAX ({plugins.describe_error(error)})") from None
 
 
 def _same_state(env: Environment, before: Any, after: Any) -> None:

@@ -138,7 +138,7 @@ def from_gymnax(
         "params": params,
         "max_episode_steps": max_episode_steps,
         "made_with": (type(env), *filter(isfunction, detectors.values())),
-        "making": plugins.described((dict(_held(env)), params, max_episode_steps, dict(detectors))),
+        "making": plugins.stable_repr((dict(_held(env)), params, max_episode_steps, dict(detectors))),
     }
     return register_env(type(name.title().replace("_", ""), (GymnaxAdapter,), {**own, **declared}))
 

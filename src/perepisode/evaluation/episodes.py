@@ -178,7 +178,7 @@ def write(table: pd.DataFrame, path: str | Path, provenance: dict | None = None)
 def complete(table: pd.DataFrame) -> pd.DataFrame:
     """Add every column that a table from elsewhere may lack, with a neutral default; make names fit to be shown."""
     table = table.copy(deep=False)
-    table.columns = [safe_io.visible(str(name)) for name in table.columns]
+    table.columns = [safe_io.printable(str(name)) for name in table.columns]
     for column, default in _DEFAULTS.items():
         if column not in table:
             table[column] = default
@@ -186,7 +186,7 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
         if column in table:
             given, default = table[column], _DEFAULTS.get(column, "")
             labels = given.astype("str").where(given.notna(), default)
-            odd = {name: safe_io.visible(name) for name in labels.unique() if not name.isprintable()}
+            odd = {name: safe_io.printable(name) for name in labels.unique() if not name.isprintable()}
             table[column] = labels.replace(odd) if odd else labels
     table["settings"] = pd.Categorical(table["settings"] if "settings" in table else [None] * len(table))
     for column in ("in_window", "in_first"):
@@ -280,7 +280,7 @@ def _floats(table: pd.DataFrame, column: str) -> np.ndarray:
 def _refuse_rows(table: pd.DataFrame, column: str, bad: np.ndarray, remedy: str) -> None:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        value = safe_io.visible(str(table[column].iloc[row]))[:40]
+        value = safe_io.printable(str(table[column].iloc[row]))[:40]
         raise ValueError(f"{column}={value} in row {row} ({int(bad.sum())} such rows): {remedy}")
 
 
@@ -316,7 +316,9 @@ def _read_parquet(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, d
         with pq.ParquetFile(path) as file:
             rows = file.metadata.num_rows
             wanted = [name for name in file.schema_arrow.names if name not in without]
-            told = safe_io.row((file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"{}").decode(errors="replace"))
+            told = safe_io.parse_row(
+                (file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"{}").decode(errors="replace")
+            )
             if rows <= MAX_ROWS:
                 return file.read(columns=wanted, use_pandas_metadata=False).to_pandas(ignore_metadata=True), told or {}
     except (pa.ArrowException, ValueError, OSError) as error:

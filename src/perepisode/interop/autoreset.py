@@ -92,7 +92,7 @@ class AutoResetEnv:
     def of(cls, env: Any, dilemma: str | None, reward: str, price: float | None, options: dict) -> AutoResetEnv:
         """By the world's name, file.py:Class or class, and its options; its first dilemma unless one is named."""
         if isinstance(env, str | type):
-            env = environments.make(plugins.named("env", env, environments.ENVIRONMENTS), **options)
+            env = environments.make(plugins.resolve("env", env, environments.ENVIRONMENTS), **options)
         elif options:
             raise ConfigError(f"{env.name} is made already: give its options to it ({', '.join(options)})")
         return cls(check_env.check(env), dilemma or env.dilemmas[0], reward, price)

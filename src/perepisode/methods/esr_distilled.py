@@ -59,7 +59,7 @@ def to_json(utility: Distilled) -> dict:
 
 def read(content: bytes) -> Distilled:
     """What `to_json` gave, as the content of a file; refused with a reason when it is something else."""
-    return from_json(safe_io.parsed(content, "the utility", MAKE_ONE), "the utility")
+    return from_json(safe_io.parse_json(content, "the utility", MAKE_ONE), "the utility")
 
 
 def from_json(plain: dict, where: str) -> Distilled:

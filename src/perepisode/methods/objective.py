@@ -195,7 +195,7 @@ METHODS: dict[str, type[Objective]] = {}
 def register_method(cls):
     """A frozen dataclass that JAX can trace, known by its name from now on."""
     made = pytree(cls)
-    plugins.note(made)
+    plugins.record_sources(made)
     settings.declare("method", made, ("name", "label"), METHODS)
     return made
 

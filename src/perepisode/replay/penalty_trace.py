@@ -32,5 +32,5 @@ def _objective(chosen: SelectedEpisode) -> Objective | None:
 def _last_multiplier(chosen: SelectedEpisode) -> float | None:
     """λ in the last complete row of the run's metrics."""
     last = chosen.trained and safe_io.last_row(chosen.trained.metrics)  # the last line may be cut short
-    found = safe_io.number((last or {}).get("lambda"))
+    found = safe_io.as_float((last or {}).get("lambda"))
     return found if found == found else None

@@ -18,7 +18,7 @@ from perepisode.compilation import cache_folder
 from perepisode.config import ConfigError, EvalConfig, canonical
 from perepisode.environments import ENVIRONMENTS
 from perepisode.evaluation import episodes
-from perepisode.plugins import HINT, Changed
+from perepisode.plugins import PLUGIN_HINT, SourceChanged
 from perepisode.report.style import per_episode
 from perepisode.runs import Run, RunFolder, versions
 from perepisode.zoo import AgentFile, AgentSource
@@ -178,7 +178,7 @@ def _read(path: Path) -> pd.DataFrame:
     environment = table["environment"].iloc[0]
     if environment not in ENVIRONMENTS:
         raise ConfigError(
-            f"{path} is of environment {environment!r}; only {', '.join(ENVIRONMENTS)} can be replayed{HINT}"
+            f"{path} is of environment {environment!r}; only {', '.join(ENVIRONMENTS)} can be replayed{PLUGIN_HINT}"
         )
     return table
 
@@ -227,7 +227,7 @@ def _trained(bases: Iterable[Path]) -> dict[str, AgentSource]:
     for base in bases:
         for path in sorted([*base.glob("run.json"), *base.glob("*/run.json")]):
             with contextlib.suppress(ConfigError):
-                found.setdefault(str(safe_io.plain(path, "").get("id")), RunFolder(path.parent))
+                found.setdefault(str(safe_io.read_json(path, "").get("id")), RunFolder(path.parent))
     return {**agents.bundled(), **found}
 
 
@@ -237,7 +237,7 @@ def _played_by(trained: AgentSource | None) -> tuple[Run | None, AgentSource | N
         return None, None, "The run's folder was not found; the world has its default options."
     try:
         return trained.read(), trained, ""
-    except Changed:
+    except SourceChanged:
         raise
     except ConfigError as error:
         return None, None, f"{error}. The world has its default options."

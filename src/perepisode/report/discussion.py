@@ -67,7 +67,7 @@ def read(path: str | Path, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str
     if not Path(path).is_file():
         raise ConfigError(f"there is no discussion {path}")
     try:
-        written = safe_io.text(path, "write it anew", LARGEST)
+        written = safe_io.read_text(path, "write it anew", LARGEST)
         _refuse_all_but_words(environment.parse(written))
         text = "".join(environment.from_string(written).generate())
         work.longer(text, MAX_WORDS)

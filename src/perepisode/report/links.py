@@ -22,6 +22,6 @@ def filled(template: Path, **content) -> str:
 def titles(page: Path) -> list[str]:
     """What is to be seen on a page of replays."""
     try:
-        return [str(title) for title in safe_io.plain(page / TITLES, "make them with `perepisode watch`", list)]
+        return [str(title) for title in safe_io.read_json(page / TITLES, "make them with `perepisode watch`", list)]
     except ConfigError as error:
         raise ConfigError(f"{page} holds no episodes to watch: {error}") from None

@@ -92,7 +92,7 @@ def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
         if isinstance(one, dict):
             items.append(one)
             continue
-        items += safe_io.plain(one, "write it again, as a list of exact optima", list)
+        items += safe_io.read_json(one, "write it again, as a list of exact optima", list)
     for item in items:
         if not isinstance(item, dict):
             raise ValueError(f"an exact optimum is an object with a label, not {item!r:.40}")
@@ -102,7 +102,7 @@ def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
         shares = item.get("distribution", [])
         numbers = [item["return"], item["mean_violations"], item["cvar"], item.get("p_over", 0.0)]
         numbers += shares if isinstance(shares, list) else [None]
-        if not all(np.isfinite(safe_io.number(value)) for value in numbers):
+        if not all(np.isfinite(safe_io.as_float(value)) for value in numbers):
             raise ValueError(f"exact optimum {item['label']!r} holds what is no number; write it again")
     return items
 

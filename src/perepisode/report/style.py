@@ -80,7 +80,7 @@ def named(names: Mapping[str, str], methods: Iterable[str]) -> Iterator[None]:
     called = [names.get(method) or method for method in there]
     if twice := [name for name in called if called.count(name) > 1]:
         raise ConfigError(f"two methods would be called {twice[0]!r}; give each a name of its own")
-    before = _NAMES.set({method: safe_io.visible(name) for method, name in names.items()})
+    before = _NAMES.set({method: safe_io.printable(name) for method, name in names.items()})
     try:
         yield
     finally:

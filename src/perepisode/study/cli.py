@@ -37,7 +37,7 @@ class RunSelection:
         return matrix.only(found, self.only) if self.only else found
 
     def _all(self) -> dict[str, list[Run]]:
-        own = matrix.of(plugins.named("env", self.env, ENVIRONMENTS), int(self.total_timesteps or 0), self.seeds)
+        own = matrix.of(plugins.resolve("env", self.env, ENVIRONMENTS), int(self.total_timesteps or 0), self.seeds)
         return {**matrix.families(own), **(matrix.extra_baselines(own) if self.extra_baselines else {})}
 
     def runs(self) -> list[Run]:

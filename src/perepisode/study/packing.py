@@ -51,7 +51,7 @@ def bench_of(path: Path | None, run: Run) -> BenchResult:
         env = ENVIRONMENTS[run.env]
         return BenchResult(env.speed, device=env.measured_on)
     try:
-        plain = safe_io.plain(path, "make one with `perepisode bench`")
+        plain = safe_io.read_json(path, "make one with `perepisode bench`")
         rows, device = list(map(legacy.bench, plain["training"])), str(plain.get("device", ""))[:40]
         sizes = sorted({(row["num_envs"], row["hidden_size"]) for row in rows})
         rows = [row for row in rows if (row["num_envs"], row["hidden_size"]) == (run.ppo.num_envs, run.ppo.hidden_size)]

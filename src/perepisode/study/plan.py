@@ -187,7 +187,7 @@ def load(out: Path) -> Study:
     path = Path(out) / "study.json"
     if not path.exists():
         raise ConfigError(f"{out} holds no study; start one with `perepisode study run --out {out}`")
-    plain = safe_io.plain(path, "put it back or choose another --out")
+    plain = safe_io.read_json(path, "put it back or choose another --out")
     if plain.get("format") not in (1, FORMAT):
         raise ConfigError(
             f"{path} has format {plain.get('format')!r}, this version reads 1 and {FORMAT}; choose another --out"
@@ -213,7 +213,7 @@ def _task(plain: dict[str, Any], before: list[str]) -> Task:
     task = Task(plain["name"], plain["kind"], tuple(plain["after"]), members, plain["dilemma"], agents)
     below = [member.folder for member in members]
     for name in (task.name, task.dilemma or "none", *task.after):
-        if not safe_io.bare_name(name):
+        if not safe_io.is_plain_name(name):
             raise ValueError(f"{name!r} is no name")
     if any(Path(name).name != name or name == ".." or not name.isprintable() for name in below):
         raise ValueError(f"a run of {task.name} lies outside the study")

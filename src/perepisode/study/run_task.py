@@ -228,7 +228,7 @@ if __name__ == "__main__":
     if os.environ.get("PEREPISODE_SUPERVISOR"):
         die_with(int(os.environ["PEREPISODE_SUPERVISOR"]))
     try:
-        plugins.use()
+        plugins.load_plugins()
         code = main(Path(sys.argv[1]), sys.argv[2], say=lambda text: print(text, flush=True))
     except ConfigError as error:
         print(f"perepisode: {error}", file=sys.stderr)

@@ -86,7 +86,7 @@ def stage_script(name: str, tasks: list[Task], out: Path, cluster: Cluster) -> s
     Where this process found methods and worlds from outside the package, a job finds them too.
     """
     content = {"stage": name, "tasks": tasks, "cluster": cluster, "out": str(out), "quote": shlex.quote}
-    own = {"own": os.environ.get(plugins.VARIABLE), "variable": plugins.VARIABLE, "here": os.getcwd()}
+    own = {"own": os.environ.get(plugins.ENV_VARIABLE), "variable": plugins.ENV_VARIABLE, "here": os.getcwd()}
     return filled(Path(__file__).with_name("stage.sbatch"), **content, **own) + "\n"
 
 
@@ -140,7 +140,7 @@ def submit(study: Study, out: Path, cluster: Cluster) -> dict[str, str]:
 def queued(out: Path) -> list[str]:
     """Jobs of an earlier submission that SLURM still has."""
     path = Path(out) / "slurm" / "jobs.json"
-    jobs = safe_io.plain(path, "delete it") if path.exists() else {}
+    jobs = safe_io.read_json(path, "delete it") if path.exists() else {}
     found = []
     for job in map(str, jobs.values()):  # one by one: squeue answers with an error if any of several is unknown
         answer = subprocess.run(["squeue", "--noheader", "--jobs", job], capture_output=True, text=True)
@@ -166,7 +166,7 @@ def _fruitless(task: Task, out: Path) -> bool:
     """Whether this start, like those before it, ended before one update was done."""
     path = Path(out) / "tasks" / task.name / "requeued"
     share = state.progress(task, Path(out))[0]
-    before = safe_io.row(safe_io.text(path, "delete it")) if path.exists() else None
+    before = safe_io.parse_row(safe_io.read_text(path, "delete it")) if path.exists() else None
     before = before or {"share": 0.0, "fruitless": 0}
     count = int(before["fruitless"]) + 1 if share == before["share"] and share < 1.0 else 0
     write_atomically(path, json.dumps({"share": share, "fruitless": count}))

@@ -91,10 +91,10 @@ def progress(task: Task, out: Path) -> tuple[float, float, float | None]:
     """Share of the updates done, speed, and seconds left; runs of one pack advance together."""
     for member in task.members:
         row = safe_io.last_row(out / "runs" / member.folder / "metrics.jsonl")
-        if row and (update := safe_io.number(row.get("update"))) >= 0:
+        if row and (update := safe_io.as_float(row.get("update"))) >= 0:
             clock = row.get("clock")
             clock = clock if isinstance(clock, dict) else {}
-            speed, left = (safe_io.number(clock.get(name)) for name in ("steps_per_second", "eta_seconds"))
+            speed, left = (safe_io.as_float(clock.get(name)) for name in ("steps_per_second", "eta_seconds"))
             speed = speed * len(task.members) if speed > 0 else 0.0
             return min(1.0, update / max(1, member.updates)), speed, left if left >= 0 else None
     return 0.0, 0.0, None

@@ -47,7 +47,7 @@ class TaskFolder:
     def beat(self) -> dict[str, Any] | None:
         """The last sign of life of a worker that is still there; None if there is none."""
         found = _read(self.path / "beat") or {}
-        pid, when = found.get("pid"), safe_io.number(found.get("time"))
+        pid, when = found.get("pid"), safe_io.as_float(found.get("time"))
         if not isinstance(pid, int) or not 0 < pid < 2**31:
             return None
         if found.get("host") == socket.gethostname():
@@ -89,13 +89,13 @@ class TaskFolder:
 
 def last_line(path: Path, begin: int = 0) -> str:
     """The last line of a log that says anything, of what was written from `begin` on; empty if there is none."""
-    said = (safe_io.visible(line.strip()) for line in reversed(safe_io.last_lines(path, begin)))
+    said = (safe_io.printable(line.strip()) for line in reversed(safe_io.last_lines(path, begin)))
     return next((line for line in said if line), "")
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        return safe_io.plain(path, "")
+        return safe_io.read_json(path, "")
     except ConfigError:
         return None
 

@@ -287,7 +287,7 @@ def _settle_chunk(runs: Sequence[Run], home: Path, chunk: int) -> int:
     """The chunk length this population began with: a resumed run must be cut at the same updates."""
     path = home / "population.json"
     if path.exists():
-        begun = safe_io.plain(path, "delete its folder; the runs begin again").get("chunk")
+        begun = safe_io.read_json(path, "delete its folder; the runs begin again").get("chunk")
         if not isinstance(begun, int) or begun < 1:
             raise ConfigError(f"{path} does not say how long its chunks are; delete its folder; the runs begin again")
         return begun

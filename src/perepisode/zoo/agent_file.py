@@ -85,7 +85,7 @@ class AgentFile:
 
     def _read(self) -> tuple[dict[str, Any], bytes]:
         about = _about(self.beside(".json"))
-        content = safe_io.content(self.path, FETCH, LARGEST)
+        content = safe_io.read_bytes(self.path, FETCH, LARGEST)
         if hashlib.sha256(content).hexdigest() != about["policy"]["sha256"]:
             raise ConfigError(
                 f"{self.path} is damaged: its sha256 is not the one in {self.beside('.json').name}; {FETCH}"
@@ -113,7 +113,7 @@ def write(
 
 
 def _about(path: Path) -> dict[str, Any]:
-    about = safe_io.plain(path, FETCH)
+    about = safe_io.read_json(path, FETCH)
     if about.get("format") not in (1, FORMAT):
         stated = about.get("format")
         raise ConfigError(

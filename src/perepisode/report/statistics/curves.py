@@ -92,23 +92,23 @@ def _run_folders(path: Path) -> list[Path]:
 
 
 def _plain(folder: Path) -> dict:
-    plain = safe_io.plain(folder / "run.json", "give a complete run folder")
+    plain = safe_io.read_json(folder / "run.json", "give a complete run folder")
     return legacy.run(plain) if plain.get("format") == 1 else plain
 
 
 def _read_run(run: dict, metrics: Path) -> Curve | None:
-    lines = safe_io.text(metrics, "give a complete run folder").splitlines()
+    lines = safe_io.read_text(metrics, "give a complete run folder").splitlines()
     rows = [row for line in lines[:: max(1, len(lines) // MAX_ROWS)] if (row := row_of(line)) is not None]
     if len(rows) < 2:
         return None
-    columns = {key: np.array([safe_io.number(row.get(key)) for row in rows]) for key in ("steps", *KEYS)}
+    columns = {key: np.array([safe_io.as_float(row.get(key)) for row in rows]) for key in ("steps", *KEYS)}
     steps = columns.pop("steps")
     names = (str(run.get("dilemma", "")), str(run.get("method", "")), str(run.get("arm", "")))
-    seed = safe_io.number(run.get("seed"))
-    return Curve(*names, int(seed) if seed == seed else 0, safe_io.number(run.get("gamma")), steps, columns)
+    seed = safe_io.as_float(run.get("seed"))
+    return Curve(*names, int(seed) if seed == seed else 0, safe_io.as_float(run.get("gamma")), steps, columns)
 
 
 def row_of(line: str) -> dict | None:
     """A line cut short by a crash is skipped: the next start of training writes it again."""
-    row = safe_io.row(line)
-    return legacy.metrics(row) if row is not None and safe_io.number(row.get("steps")) >= 0 else None
+    row = safe_io.parse_row(line)
+    return legacy.metrics(row) if row is not None and safe_io.as_float(row.get("steps")) >= 0 else None

@@ -15,7 +15,7 @@ Utility = Callable[[ArrayLike, float], np.ndarray]
 
 def read(path: str | Path) -> tuple[str, Utility, float]:
     """(name, u(R_ext, v), largest R_ext worth drawing) of a distilled utility's JSON file."""
-    stored = safe_io.plain(path, esr_distilled.MAKE_ONE)
+    stored = safe_io.read_json(path, esr_distilled.MAKE_ONE)
     mean, std, layers, offset, scale = esr_distilled.parts(stored, str(path))
     top = float(mean[0] + 2.5 * std[0])
     name = str(stored.get("dilemma") or Path(path).stem)
