@@ -177,7 +177,7 @@ def home_of(out: Path) -> Home:
     return next(home for home in HOMES if last in home.lists)
 
 
-def keep(out: Path, say: Callable[[str], None] = print) -> int:
+def keep(out: Path, log: Callable[[str], None] = print) -> int:
     """Add what is committed to what is there, then renew the reports and README's parts of them."""
     home = home_of(out)
     for folder in (home.kept / "episodes", home.kept / "curves", home.kept / "packs"):
@@ -190,17 +190,17 @@ def keep(out: Path, say: Callable[[str], None] = print) -> int:
     if home is CRAFTAX:  # the same agents with other seeds are no more to look at
         for replayed in sorted((out / "watch").glob("*")):
             shutil.copytree(replayed, home.kept / "watch" / replayed.name, dirs_exist_ok=True)
-    return renew(say)
+    return renew(log)
 
 
-def renew(say: Callable[[str], None] = print) -> int:
+def renew(log: Callable[[str], None] = print) -> int:
     """The reports and README's parts of them again, from what is kept: after other words, or other code."""
     for home in HOMES:
         shutil.rmtree(home.kept / "report", ignore_errors=True)  # or tables that are no longer made would stay
         report(home, home.kept / "report")
-        say(f"wrote {home.kept / 'report' / 'index.html'}")
+        log(f"wrote {home.kept / 'report' / 'index.html'}")
     readme.write(HERE)
-    say("wrote README's parts\nnext: python results/check.py")
+    log("wrote README's parts\nnext: python results/check.py")
     return 0
 
 

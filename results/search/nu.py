@@ -195,16 +195,16 @@ def train(out: Path, names: str, steps: float, seeds: tuple[int, ...] | None, ti
     out.mkdir(parents=True, exist_ok=True)
     if (out / "metrics.jsonl").exists():
         sys.exit(f"{out} holds another search; name a new folder")
-    with open(out / "log.txt", "a", buffering=1) as log:
+    with open(out / "log.txt", "a", buffering=1) as log_file:
 
-        def say(line: str) -> None:
+        def log(line: str) -> None:
             print(line, flush=True)
-            log.write(line + "\n")
+            log_file.write(line + "\n")
 
-        _train(out, chosen(names, seeds), steps, tiny, say)
+        _train(out, chosen(names, seeds), steps, tiny, log)
 
 
-def _train(out: Path, pairs, steps: float, tiny: bool, say) -> None:
+def _train(out: Path, pairs, steps: float, tiny: bool, log) -> None:
     import jax
 
     from perepisode.compilation import use_cache
@@ -215,9 +215,9 @@ def _train(out: Path, pairs, steps: float, tiny: bool, say) -> None:
     chunk = 1 if tiny else CHUNK
     runs = runs_of(pairs, 256 if tiny else steps, tiny)
     began = time.monotonic()
-    say(f"{len(runs)} runs of {runs[0].total_timesteps:.3g} steps on {jax.devices()[0].device_kind}")
+    log(f"{len(runs)} runs of {runs[0].total_timesteps:.3g} steps on {jax.devices()[0].device_kind}")
     program, members, state = begin(runs)
-    say(f"begun after {time.monotonic() - began:.0f} s; {program.updates} updates of {len(runs)} runs")
+    log(f"begun after {time.monotonic() - began:.0f} s; {program.updates} updates of {len(runs)} runs")
     done, first, said = 0, None, -math.inf
     with Signals() as stop, open(out / "metrics.jsonl", "a") as file:
         while done < program.updates and not stop.asked:
@@ -238,23 +238,23 @@ def _train(out: Path, pairs, steps: float, tiny: bool, say) -> None:
                 said = now
                 per_run = (done - first[1]) * program.config.steps_per_update
                 rate = len(runs) * per_run / max(now - first[0], 1e-9)
-                say(
+                log(
                     f"{now - began:.0f} s {done}/{program.updates} {rate / 1e6:.3f} M/s | "
                     + " | ".join(map(_line, rows))
                 )
     asked = stop.asked
-    say(f"{'stopped by ' + asked if asked else 'trained'} after {done} updates, {time.monotonic() - began:.0f} s")
+    log(f"{'stopped by ' + asked if asked else 'trained'} after {done} updates, {time.monotonic() - began:.0f} s")
     if asked and asked != "SIGUSR1":
-        say("not judged")
+        log("not judged")
         return
     params, trained = jax.device_get(state.params), done * program.config.steps_per_update
     alive = np.asarray(state.alive)
     del state
     for run, fine in zip(runs, alive):
         if not fine:
-            say(f"{run.arm} s{run.seed} diverged: judged as it was before")
-    evaluate_agents(out, runs, params, trained, tiny, say)
-    say(f"all done after {time.monotonic() - began:.0f} s")
+            log(f"{run.arm} s{run.seed} diverged: judged as it was before")
+    evaluate_agents(out, runs, params, trained, tiny, log)
+    log(f"all done after {time.monotonic() - began:.0f} s")
 
 
 def _chunk(seen: dict[str, np.ndarray], run: int) -> dict:
@@ -284,7 +284,7 @@ def _line(row: dict) -> str:
     )
 
 
-def evaluate_agents(out: Path, runs, params, trained: int, tiny: bool, say) -> None:
+def evaluate_agents(out: Path, runs, params, trained: int, tiny: bool, log) -> None:
     """The project's own detector-only rollouts, every run in one program."""
     import jax
 
@@ -295,13 +295,13 @@ def evaluate_agents(out: Path, runs, params, trained: int, tiny: bool, say) -> N
     protocol = rollout.EvalConfig(4, 64, 1) if tiny else rollout.EvalConfig(512, rollout.CHUNK, 3)
     agents = [rollout.Agent(run, weights(jax.tree.map(lambda x, i=i: x[i], params)), out) for i, run in enumerate(runs)]
     began = time.monotonic()
-    table = rollout.evaluate_agents(agents, protocol, say)
+    table = rollout.evaluate_agents(agents, protocol, log)
     table = table[table["in_first"]].drop(columns=list(episodes.REPLAY_COLUMNS))
     table["steps"] = trained
     about = {"protocol": vars(protocol), "versions": versions(), "device": jax.devices()[0].device_kind}
     episodes.write(table, out / "episodes.parquet", about)
-    say(f"judged {len(table)} episodes, {time.monotonic() - began:.0f} s")
-    say(measured(table).to_string(index=False, float_format=lambda x: f"{x:.4f}"))
+    log(f"judged {len(table)} episodes, {time.monotonic() - began:.0f} s")
+    log(measured(table).to_string(index=False, float_format=lambda x: f"{x:.4f}"))
 
 
 # ---- what came out ------------------------------------------------------------------------------------------

@@ -128,15 +128,15 @@ class TrainOptions:
         from perepisode.training.progress import Progress, for_this_terminal
 
         use_cache()
-        say = silently if quiet else print
+        log = silently if quiet else print
         if len(populations) > 1:
-            say(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
+            log(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
         folders = []
         for members in populations:
             progress = Progress() if quiet else for_this_terminal(runs)
-            folders += train(members, TrainingOptions(self.out, self.chunk, self.checkpoint_seconds, progress, files, say))
+            folders += train(members, TrainingOptions(self.out, self.chunk, self.checkpoint_seconds, progress, files, log))
         for folder in folders:
-            say(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
+            log(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
         return folders
 
 
@@ -302,7 +302,7 @@ class Evaluate:
         print(f"wrote {out}\nnext: perepisode report {out} --runs {runs}")
         return 0
 
-    def evaluate(self, say: Callable[[str], None] = print) -> Path:
+    def evaluate(self, log: Callable[[str], None] = print) -> Path:
         """Do so; the table's path."""
         _prepare_jax("evaluate")
         from perepisode.evaluation.rollout import evaluate
@@ -310,7 +310,7 @@ class Evaluate:
         if not self.paths:
             raise ConfigError("no run given; name run folders, a folder of them, or agents")
         out = self.out or _home(self.paths[0]) / "episodes.parquet"
-        return evaluate(self.paths, out, self.num_envs, self.num_steps, self.episodes_per_env, self.seed, say)
+        return evaluate(self.paths, out, self.num_envs, self.num_steps, self.episodes_per_env, self.seed, log)
 
 
 @dataclass(frozen=True)
@@ -379,13 +379,13 @@ class Watch:
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 
-    def replay(self, say: Callable[[str], None] = print) -> Path:
+    def replay(self, log: Callable[[str], None] = print) -> Path:
         """Do so; the page's path."""
         _prepare_jax("watch")
         from perepisode.replay.watch import watch
 
         return watch(
-            self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.abstaining, say
+            self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.abstaining, log
         )
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 MANY = 1e9  # violations an episode
-WORST = 0.1  # of the episodes: the tail that a CVaR averages
-CVAR = f"CVaR {100 * WORST:g} %"
+CVAR_ALPHA = 0.1  # of the episodes: the tail that a CVaR averages
+CVAR = f"CVaR {100 * CVAR_ALPHA:g} %"
 
 
 class Histogram(NamedTuple):
@@ -57,21 +57,21 @@ def excess(counts: ArrayLike, limit: float) -> float:
     return float(beyond.mean()) if beyond.size else math.nan
 
 
-def tail_size(episodes: int, alpha: float = WORST) -> int:
+def tail_size(episodes: int, alpha: float = CVAR_ALPHA) -> int:
     """ceil(alpha * N): how many episodes the CVaR averages."""
     if not 0 < alpha <= 1:
         raise ValueError(f"alpha={alpha} is not a share of the episodes; use a number in (0, 1]")
     return math.ceil(round(alpha * episodes, 9))  # 0.07 * 100 is 7.000000000000001
 
 
-def cvar(counts: ArrayLike, alpha: float = WORST) -> float:
+def cvar(counts: ArrayLike, alpha: float = CVAR_ALPHA) -> float:
     """CVaR: mean of the worst ceil(alpha * N) episodes."""
     counts = _vector(counts)
     tail = tail_size(counts.size, alpha)
     return float(np.partition(counts, counts.size - tail)[counts.size - tail :].mean())
 
 
-def mixture_cvar(low: Histogram, high: Histogram, weight: float, alpha: float = WORST) -> float:
+def mixture_cvar(low: Histogram, high: Histogram, weight: float, alpha: float = CVAR_ALPHA) -> float:
     """CVaR of an agent that is `high` in this share of its episodes and `low` in all others.
 
     Its mean return and mean violations lie on the straight line between theirs; its CVaR does not.
@@ -92,12 +92,12 @@ def histogram(counts: ArrayLike) -> Histogram:
     return Histogram(values, often)
 
 
-def tail_share(episodes: int, alpha: float = WORST) -> float:
+def tail_share(episodes: int, alpha: float = CVAR_ALPHA) -> float:
     """The share of N episodes that the CVaR averages: ceil(alpha * N) / N, of 32 episodes 4."""
     return tail_size(episodes, alpha) / episodes
 
 
-def least_cvar(mean: float, alpha: float = WORST, episodes: int | None = None) -> float:
+def least_cvar(mean: float, alpha: float = CVAR_ALPHA, episodes: int | None = None) -> float:
     """The smallest CVaR that whole counts with this mean allow: every episode has ⌊mean⌋ or one more.
 
     `episodes` is how many of them the CVaR was taken of, whose tail holds ⌈alpha N⌉; without it, any number.
@@ -106,7 +106,7 @@ def least_cvar(mean: float, alpha: float = WORST, episodes: int | None = None) -
     return floor + min(1.0, (mean - floor) / share)
 
 
-def independent_cvar(mean: float, alpha: float = WORST) -> float:
+def independent_cvar(mean: float, alpha: float = CVAR_ALPHA) -> float:
     """The CVaR of violations that fall independently of each other: counts by Poisson's law.
 
     E[N; N > q] = mean P(N >= q), and the episodes that are left of the tail have q, its smallest count.
@@ -174,13 +174,13 @@ _IN_ORDER = (
     MetricSpec("std", "Std", std, "", scaled=True),
     MetricSpec("p_any", "P(≥1)", p_any, WITH_ANY, "P(≥1), P(>k)", digits=1, share=True),
     MetricSpec("p_over_1", "P(>1)", over_one, "", digits=1, share=True),
-    MetricSpec("cvar", CVAR, cvar, WORST_MEAN.format(WORST), interval=True, scaled=True),
+    MetricSpec("cvar", CVAR, cvar, WORST_MEAN.format(CVAR_ALPHA), interval=True, scaled=True),
     MetricSpec("worst", "Worst", worst, "", digits=0, largest=True),
 )
 METRIC_SPECS = {metric.name: metric for metric in _IN_ORDER}
 
 
-def declare(metric: MetricSpec) -> MetricSpec:
+def register(metric: MetricSpec) -> MetricSpec:
     """Show this metric, after those declared before, in every report that is built from here on."""
     for other in METRIC_SPECS.values():
         if metric.name == other.name or metric.heading == other.heading:

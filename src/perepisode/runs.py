@@ -79,7 +79,7 @@ class Run:
         return canonical([plain["env"], plain["env_settings"], plain["ppo"], self.total_timesteps])
 
     @property
-    def kind(self) -> tuple[str, ...]:
+    def objective_type(self) -> tuple[str, ...]:
         """What decides how its objective computes: the method, and those of its settings that are words."""
         own = settings.of(METHODS[self.method]).values()
         return self.method, *(str(self.method_settings.get(one.name, one.default)) for one in own if one.word)
@@ -89,9 +89,11 @@ class Run:
         """Its settings that name a file, and what they call it: the digest of its content."""
         return {name: self.method_settings[name] for name, one in settings.of(METHODS[self.method]).items() if one.file}
 
-    def named(self, trained: Any) -> dict[str, bytes]:
+    def files_from(self, trained: Any) -> dict[str, bytes]:
         """What is kept of those files where this run was trained, by what its settings call them."""
-        return {name: kept for setting, name in self.files.items() if (kept := trained.kept(setting)) is not None}
+        return {
+            name: kept for setting, name in self.files.items() if (kept := trained.stored_file(setting)) is not None
+        }
 
     def objective(self, files: Mapping[str, bytes] | None = None) -> Objective:
         """What it maximises; `files` holds the content of those that its settings name."""
@@ -150,7 +152,7 @@ class Run:
         return self
 
 
-def stated(plain: Mapping[str, Any]) -> dict[str, Any]:
+def flat_settings(plain: Mapping[str, Any]) -> dict[str, Any]:
     """What a run's plain values say beyond the columns of an episodes table, by name; `env.x` where two have an x."""
     parts = {
         "method": plain.get("method_settings", {}),
@@ -168,7 +170,7 @@ def stated(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def open_atomically(path: Path) -> Iterator[BinaryIO]:
     """Written under a temporary name, flushed to disk, renamed: `path` is the old file or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -184,7 +186,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 def write_atomically(path: Path, content: bytes | str) -> None:
     """A whole file of this content."""
-    with whole_file(path) as file:
+    with open_atomically(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
@@ -193,7 +195,7 @@ class AlreadyRunning(ConfigError):
 
 
 @contextlib.contextmanager
-def held(path: Path, what: str, remedy: str = "look at it with `perepisode study status`") -> Iterator[None]:
+def file_lock(path: Path, what: str, remedy: str = "look at it with `perepisode study status`") -> Iterator[None]:
     """An exclusive lock that goes away with its holder, however that ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+") as file:
@@ -276,19 +278,19 @@ class RunFolder:
             raise ConfigError(
                 f"{path} has format {plain.get('format')!r}, this version reads 1 and {FORMAT}; use another --out folder"
             )
-        return described(legacy.run(plain) if plain["format"] == 1 else plain, path, "use another --out folder")
+        return parse_run(legacy.run(plain) if plain["format"] == 1 else plain, path, "use another --out folder")
 
-    def kept(self, name: str) -> bytes | None:
+    def stored_file(self, name: str) -> bytes | None:
         """The content of the file that a setting of the run names; None where there is none."""
         path = self._own(f"file.{name}")
         if name == "utility" and not path.exists():
             path = self._own("utility.json")  # where earlier versions have it
         return safe_io.read_bytes(path, "train the run again") if path.exists() else None
 
-    def keep(self, files: Mapping[str, bytes]) -> None:
+    def store_files(self, files: Mapping[str, bytes]) -> None:
         """The run's values say only what its files are called; judging and reporting need their content."""
         for name in files:
-            if self.kept(name) is None:
+            if self.stored_file(name) is None:
                 write_atomically(self.path / f"file.{name}", files[name])
 
     def load(self) -> tuple[Run, dict[str, np.ndarray]]:
@@ -336,7 +338,7 @@ class RunFolder:
         write_atomically(self.path / "failed", reason + "\n")
 
 
-def described(plain: dict[str, Any], path: Path, remedy: str) -> Run:
+def parse_run(plain: dict[str, Any], path: Path, remedy: str) -> Run:
     """The run that `plain`, read from `path`, describes; ConfigError if its id is not the one its values give."""
     values = {key: value for key, value in plain.items() if key not in ("format", "versions", "device")}
     try:
@@ -366,7 +368,7 @@ def save_policy(folder: Path, run: Run, weights: dict[str, np.ndarray]) -> str:
     return digest
 
 
-def find(out: Path) -> list[RunFolder]:
+def find_run_folders(out: Path) -> list[RunFolder]:
     """Every run folder directly below `out`, or `out` itself if it is one."""
     out = Path(out)
     if (out / "run.json").exists():

@@ -21,7 +21,7 @@ def folder(tmp_path_factory) -> RunFolder:
     run = Run("temptation", "temptation", "esr", {"budget": 1}, 3, 1.0, 4 * CONFIG.steps_per_update,
               env_settings=WORLD, ppo=CONFIG)  # fmt: skip
     (folder,) = train([run], TrainingOptions(out))
-    evaluate([out], out / "episodes.parquet", num_envs=8, num_steps=160, episodes_per_env=3, say=lambda _: None)
+    evaluate([out], out / "episodes.parquet", num_envs=8, num_steps=160, episodes_per_env=3, log=lambda _: None)
     return folder
 
 

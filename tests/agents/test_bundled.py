@@ -13,7 +13,7 @@ from scipy import stats
 from perepisode import agents
 from perepisode.agents import card
 from perepisode.config import EvalConfig
-from perepisode.evaluation.rollout import Agent, assemble, by_network, collect
+from perepisode.evaluation.rollout import Agent, assemble, collect, network_actions
 from perepisode.training import ppo
 from perepisode.zoo.agent_file import ENDING
 from perepisode.zoo.registry import BUNDLED
@@ -25,11 +25,11 @@ SEED = 5  # other worlds than those the agents met on the GPU
 ALPHA = 1e-3
 
 
-def play(named: list[Agent], act=by_network, envs=32, first=4) -> list[tuple[np.ndarray, np.ndarray]]:
+def play(named: list[Agent], act=network_actions, envs=32, first=4) -> list[tuple[np.ndarray, np.ndarray]]:
     """Returns and violations of the first episodes of every world, for agents that share a program."""
     protocol = EvalConfig(envs, 256, first, SEED)
     program, members, params = assemble(named, protocol)
-    record, _ = collect(act, params, program, members, protocol, say=lambda _: None)
+    record, _ = collect(act, params, program, members, protocol, log=lambda _: None)
     chosen = record.ended & (np.cumsum(record.ended, axis=0) <= first)
     returns, counts = record.totals.accrued.task_return, record.totals.violations[..., 0]
     return [(returns[:, i][chosen[:, i]], counts[:, i][chosen[:, i]]) for i in range(len(named))]
@@ -49,7 +49,7 @@ def p_value(method: str, returns: np.ndarray, counts: np.ndarray) -> float:
 
 @pytest.mark.parametrize("names", [("no_killing/ser-w0.1", "no_killing/lagrangian-d0.5"), ("no_killing/esr-k1",)])
 def test_they_play_as_on_the_gpu(names):
-    named = [Agent.of(agents.one(name)) for name in names]
+    named = [Agent.of(agents.find_one(name)) for name in names]
     for agent, (returns, counts) in zip(named, play(named)):
         assert len(returns) == 32 * 4
         assert p_value(agent.run.method, returns, counts) > ALPHA, agent.run.method
@@ -78,7 +78,7 @@ def never_forgets(program, members, params, runner):
 
 @pytest.mark.slow
 def test_it_would_notice_a_wrong_rounding_a_permuted_input_and_a_memory_that_is_not_cleared():
-    agent = Agent.of(agents.one("no_killing/ser-w0.1"))
+    agent = Agent.of(agents.find_one("no_killing/ser-w0.1"))
     honest, *broken = play(
         [agent, *(replace(agent, weights=change(agent.weights)) for change in (floored, permuted))], envs=64, first=6
     )
@@ -92,10 +92,10 @@ def test_it_would_notice_a_wrong_rounding_a_permuted_input_and_a_memory_that_is_
 def test_each_is_small_and_its_card_is_its_own():
     assert agents.names() == ("no_killing/esr-k1", "no_killing/lagrangian-d0.5", "no_killing/ser-w0.1")
     for name in agents.names():
-        file = agents.one(name)
+        file = agents.find_one(name)
         assert file.path.stat().st_size <= 5e6
-        assert file.beside(".md").read_text() == card.text(file)
-        assert file.about["licence"] == "MIT"
+        assert file.sibling(".md").read_text() == card.text(file)
+        assert file.metadata["licence"] == "MIT"
         assert file.read().total_timesteps == 750_000_000
 
 
@@ -103,9 +103,9 @@ def test_their_numbers_are_those_of_the_episodes_on_the_gpu():
     """What the JSON says of the worst tenth, recounted by hand from the 6144 episodes."""
     table = pd.read_parquet(GPU)
     for name in agents.names():
-        file = agents.one(name)
+        file = agents.find_one(name)
         own = table[table["method"] == file.read().method]
-        counts, judged = np.sort(own["violations"].to_numpy()), file.about["evaluation"]
+        counts, judged = np.sort(own["violations"].to_numpy()), file.metadata["evaluation"]
         assert judged["episodes"] == len(counts) == 6144
         assert judged["cvar"] == pytest.approx(counts[-615:].mean(), abs=1e-6)
         assert judged["p_any"] == pytest.approx((counts > 0).mean(), abs=1e-6)

@@ -35,7 +35,7 @@ def test_an_exported_agent_is_its_run(folder, agent):
     run, weights = agent.load()
     original, exact = folder.load()
     assert run == original
-    assert run.id == agent.about["run"]["id"]
+    assert run.id == agent.metadata["run"]["id"]
     runner = {name for name in exact if not name.startswith("critic")}
     for name in runner:
         level = np.abs(exact[name]).max(axis=-1, keepdims=True) / 127
@@ -45,7 +45,7 @@ def test_an_exported_agent_is_its_run(folder, agent):
 def test_its_numbers_are_its_tables(folder, agent):
     table = episodes.read(folder.path.parent / "episodes.parquet")
     own = table[table["in_first"]]
-    judged = agent.about["evaluation"]
+    judged = agent.metadata["evaluation"]
     assert judged["episodes"] == len(own) == 24
     assert judged["return"] == pytest.approx(own["return"].mean(), abs=1e-5)
     assert judged["cvar"] == pytest.approx(np.sort(own["violations"])[-3:].mean(), abs=1e-5)
@@ -56,9 +56,9 @@ def test_its_numbers_are_its_tables(folder, agent):
 
 
 def test_its_card_says_what_it_does_and_what_it_is_not_for(agent):
-    text = agent.beside(".md").read_text()
+    text = agent.sibling(".md").read_text()
     assert text == card.text(agent)
-    judged = agent.about["evaluation"]
+    judged = agent.metadata["evaluation"]
     for said in (f"{judged['return']:.2f}", f"{judged['cvar']:.2f}", "must not be used", "P(> 1)", agent.path.name):
         assert said in text
     assert "{" not in text
@@ -74,7 +74,7 @@ def same_words(one: bytes, other: bytes) -> bool:
 
 def test_a_flipped_byte_anywhere_is_refused(agent):
     random = np.random.default_rng(0)
-    for path in (agent.path, agent.beside(".json")):
+    for path in (agent.path, agent.sibling(".json")):
         whole = path.read_bytes()
         for place in random.integers(0, len(whole), 40):
             damaged = bytearray(whole)
@@ -90,9 +90,9 @@ def test_a_flipped_byte_anywhere_is_refused(agent):
 
 
 def test_a_number_that_was_embellished_is_refused(agent, capsys):
-    about = json.loads(agent.beside(".json").read_text())
+    about = json.loads(agent.sibling(".json").read_text())
     about["evaluation"]["cvar"] = 0.0
-    agent.beside(".json").write_text(json.dumps(about))
+    agent.sibling(".json").write_text(json.dumps(about))
     assert "was changed after" in refusal(capsys, "agents", "card", agent.path)
 
 
@@ -100,7 +100,7 @@ def test_a_cut_file_and_a_missing_one_are_refused(agent, capsys):
     whole = agent.path.read_bytes()
     agent.path.write_bytes(whole[: len(whole) // 2])
     assert "damaged" in refusal(capsys, "evaluate", agent.path)
-    agent.beside(".json").unlink()
+    agent.sibling(".json").unlink()
     assert "cannot be read" in refusal(capsys, "evaluate", agent.path)
 
 
@@ -114,7 +114,7 @@ def rewritten(agent, change):
     content = save(tensors, metadata={"json": agent_file._digest(about)})
     about["policy"]["sha256"] = agent_file.hashlib.sha256(content).hexdigest()
     agent.path.write_bytes(content)
-    agent.beside(".json").write_text(json.dumps(about))
+    agent.sibling(".json").write_text(json.dumps(about))
 
 
 def test_a_newer_format_is_refused(agent, capsys):
@@ -184,10 +184,10 @@ def test_agents_are_taken_where_run_folders_are(folder, agent, tmp_path, monkeyp
         num_envs=4,
         num_steps=80,
         episodes_per_env=2,
-        say=lambda _: None,
+        log=lambda _: None,
     )
     evaluate(
-        [agent.path], tmp_path / "by_file.parquet", num_envs=4, num_steps=80, episodes_per_env=2, say=lambda _: None
+        [agent.path], tmp_path / "by_file.parquet", num_envs=4, num_steps=80, episodes_per_env=2, log=lambda _: None
     )
     by_name, by_file = (episodes.read(tmp_path / f"by_{how}.parquet") for how in ("name", "file"))
     assert by_name.equals(by_file)
@@ -214,24 +214,28 @@ def test_agents_are_taken_where_run_folders_are(folder, agent, tmp_path, monkeyp
 def test_a_folder_of_ones_own_is_not_mistaken_for_a_name(folder, tmp_path, monkeypatch):
     shutil.copytree(folder.path, tmp_path / "no_killing" / "esr-k1")
     monkeypatch.chdir(tmp_path)
-    assert agents.one("no_killing/esr-k1").read() == folder.read()
+    assert agents.find_one("no_killing/esr-k1").read() == folder.read()
 
 
 def test_acting_by_hand_is_what_judging_does(agent, tmp_path):
     """The loop of a user, with an episode's own keys, takes the actions that the judged table holds."""
     evaluate(
-        [agent.path], tmp_path / "episodes.parquet", num_envs=3, num_steps=120, episodes_per_env=3, say=lambda _: None
+        [agent.path], tmp_path / "episodes.parquet", num_envs=3, num_steps=120, episodes_per_env=3, log=lambda _: None
     )
     table = episodes.read(tmp_path / "episodes.parquet")
     played = agents.load(agent.path)
     step = jax.jit(played.env.step)
     for _, row in table.iterrows():
-        episode, state, carry = key_of(row, "policy_key"), played.env.reset(key_of(row, "reset_key")), played.begin()
+        episode, state, carry = (
+            key_of(row, "policy_key"),
+            played.env.reset(key_of(row, "reset_key")),
+            played.initial_carry(),
+        )
         taken, earned = [], np.float32(0)
         for time in range(row["length"]):
             action, carry = played.act(carry, state, action_key(episode, time))
             state, outcome = step(step_key(episode, time), state, action)
-            carry = played.after(carry, outcome)
+            carry = played.update(carry, outcome)
             taken.append(int(action))
             earned += np.float32(outcome.task_reward)
         assert bytes(taken) == row["actions"]
@@ -242,7 +246,7 @@ def test_acting_by_hand_is_what_judging_does(agent, tmp_path):
 def test_the_loop_on_its_card_plays_one_whole_episode(agent, monkeypatch, capsys):
     """The Python that a reader copies: it ends with the episode, and what it prints is that episode's."""
     monkeypatch.chdir(agent.path.parent)
-    block = agent.beside(".md").read_text().split("```python\n")[1].split("```")[0]
+    block = agent.sibling(".md").read_text().split("```python\n")[1].split("```")[0]
     scope = {}
     exec(block, scope)
     task_return, violations = map(float, capsys.readouterr().out.split())
@@ -253,7 +257,7 @@ def test_the_loop_on_its_card_plays_one_whole_episode(agent, monkeypatch, capsys
 
 def test_the_loop_in_the_documentation_is_the_cards(agent):
     page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
-    ours, cards = (text.split("```python\n")[1].split("```")[0] for text in (page, agent.beside(".md").read_text()))
+    ours, cards = (text.split("```python\n")[1].split("```")[0] for text in (page, agent.sibling(".md").read_text()))
     plain = [[line.split("#")[0].rstrip() for line in text.replace("no_killing/esr-k1", agent.path.name).splitlines()]
              for text in (ours, cards)]  # fmt: skip
     assert plain[0] == plain[1]
@@ -299,11 +303,11 @@ def test_a_cache_that_cannot_be_written_costs_only_the_keeping(agent, tmp_path, 
 
 def test_a_run_folder_plays_too(folder):
     played = agents.load(folder.path)
-    action, _ = played.act(played.begin(), played.env.reset(jax.random.key(0)), jax.random.key(1))
+    action, _ = played.act(played.initial_carry(), played.env.reset(jax.random.key(0)), jax.random.key(1))
     assert int(action) in (0, 1)
 
 
 def test_exporting_twice_gives_the_same_files(folder, agent, tmp_path):
     again = export(folder, folder.path.parent / "episodes.parquet", tmp_path / "again" / agent.path.name)
     assert again.path.read_bytes() == agent.path.read_bytes()
-    assert again.beside(".json").read_bytes() == agent.beside(".json").read_bytes()
+    assert again.sibling(".json").read_bytes() == agent.sibling(".json").read_bytes()

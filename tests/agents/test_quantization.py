@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from perepisode.zoo.quantization import restored, rounded
+from perepisode.zoo.quantization import dequantize, quantize
 
 
 def policy(embedding, actor=None):
@@ -20,17 +20,17 @@ def policy(embedding, actor=None):
 
 
 def there_and_back(weights, initial):
-    return restored(*rounded(weights, initial))
+    return dequantize(*quantize(weights, initial))
 
 
 def test_a_row_by_hand():
     """The largest weight becomes 127; 0.5 of it 63.5, which rounds to even 64; a hundredth 1.27 → 1."""
     row = np.array([[-2.0, 1.0, 0.02]], np.float32)
-    tensors, sizes = rounded(policy(row), policy(np.zeros_like(row)))
+    tensors, sizes = quantize(policy(row), policy(np.zeros_like(row)))
     assert tensors["embedding.0"].tolist() == [[-127, 64, 1]]
     assert tensors["embedding.0.scale"] == pytest.approx([2 / 127])
     assert sizes == {"embedding.0": 1}
-    back = restored(tensors, sizes)
+    back = dequantize(tensors, sizes)
     assert back["embedding.0"] == pytest.approx(np.array([[-2.0, 128 / 127, 2 / 127]]))
     assert back["embedding_bias"] == pytest.approx(0.123)
 
@@ -48,7 +48,7 @@ def test_inputs_that_training_never_met_are_read_as_zero_and_all_others_are_kept
     trained = initial.copy()
     trained[1, 2] += 0.01
     trained[4] -= 0.01
-    tensors, _ = rounded(policy(trained), policy(initial))
+    tensors, _ = quantize(policy(trained), policy(initial))
     assert tensors["embedding.0.rows"].tolist() == [1, 4]
     back = there_and_back(policy(trained), policy(initial))["embedding.0"]
     assert not back[[0, 2, 3, 5]].any()
@@ -58,13 +58,13 @@ def test_inputs_that_training_never_met_are_read_as_zero_and_all_others_are_kept
 def test_what_half_precision_loses_is_no_movement():
     initial = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
     travelled = initial.astype(np.float16).astype(np.float32)
-    assert rounded(policy(travelled), policy(initial))[0]["embedding.0.rows"].size == 0
+    assert quantize(policy(travelled), policy(initial))[0]["embedding.0.rows"].size == 0
 
 
 def test_there_is_no_critic_but_room_for_one():
-    tensors, sizes = rounded(policy(np.ones((2, 4), np.float32)), policy(np.zeros((2, 4), np.float32)))
+    tensors, sizes = quantize(policy(np.ones((2, 4), np.float32)), policy(np.zeros((2, 4), np.float32)))
     assert not any(name.startswith("critic") for name in tensors)
-    critic = {name: value for name, value in restored(tensors, sizes).items() if name.startswith("critic")}
+    critic = {name: value for name, value in dequantize(tensors, sizes).items() if name.startswith("critic")}
     assert {name: value.shape for name, value in critic.items()} == {
         "critic.0.0": (4, 4), "critic.0.1": (4,), "critic.1.0": (4, 4), "critic.1.1": (4,),
         "critic.2.0": (4, 1), "critic.2.1": (1,),
@@ -88,8 +88,8 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_tensors_that_do_not_belong_together_are_refused(wrong):
-    tensors, sizes = rounded(policy(np.ones((2, 4), np.float32)), policy(np.zeros((2, 4), np.float32)))
-    restored(tensors, sizes)
+    tensors, sizes = quantize(policy(np.ones((2, 4), np.float32)), policy(np.zeros((2, 4), np.float32)))
+    dequantize(tensors, sizes)
     WRONG[wrong](tensors, sizes)
     with pytest.raises(ValueError, match=r"\w+"):
-        restored(tensors, sizes)
+        dequantize(tensors, sizes)

@@ -105,7 +105,7 @@ def straight(low, high):
 
 def test_reading_between_points_that_lie_still_is_linear_and_adds_variances():
     low, high = np.array([1.0, 1.1, 1.2]), np.array([2.0, 2.3, 2.6, 2.3])
-    read, steep = compare.read_between([30.0] * 3, [34.0] * 4, 31.0, straight(low, high))
+    read, steep = compare.interpolate([30.0] * 3, [34.0] * 4, 31.0, straight(low, high))
     assert read.mean == pytest.approx(0.75 * 1.1 + 0.25 * 2.3)
     assert steep == pytest.approx(1.2 / 4)
     # as a contrast of means: scipy's Welch test of 0.75 low against -0.25 high
@@ -123,7 +123,7 @@ def test_reading_between_points_is_as_uncertain_as_their_positions_make_it(toget
     spread = [[1.0, together], [together, 0.25]]
     low = generator.multivariate_normal([22.0, 0.5], spread, (studies, runs))
     high = generator.multivariate_normal([28.0, 2.5], spread, (studies, runs))
-    reads = [compare.read_between(a[:, 0], b[:, 0], 25.0, straight(a[:, 1], b[:, 1])).value for a, b in zip(low, high)]
+    reads = [compare.interpolate(a[:, 0], b[:, 0], 25.0, straight(a[:, 1], b[:, 1])).value for a, b in zip(low, high)]
     errors = np.array([read.mean for read in reads]) - 1.5
     assert np.mean(errors) == pytest.approx(0.0, abs=0.03)
     assert np.mean(np.abs(errors) <= [read.half for read in reads]) == pytest.approx(0.95, abs=0.02)
@@ -142,7 +142,7 @@ def test_a_curved_value_is_as_uncertain_as_studies_drawn_again_say():
         counts = [[metrics.histogram(generator.poisson(mean, 400)) for mean in side] for side in means]
         positions = [[np.average(one.values, weights=one.often) for one in side] for side in counts]
         tail = lambda i, j, weight, counts=counts: metrics.mixture_cvar(counts[0][i], counts[1][j], weight)  # noqa: E731
-        reads.append(compare.read_between(*positions, 0.7, tail).value)
+        reads.append(compare.interpolate(*positions, 0.7, tail).value)
     spread = np.std([read.mean for read in reads])
     said = np.median([read.half / stats.t.ppf(0.975, read.seeds - 1) for read in reads])
     assert said == pytest.approx(spread, rel=0.15)
@@ -150,7 +150,7 @@ def test_a_curved_value_is_as_uncertain_as_studies_drawn_again_say():
 
 def test_points_on_one_line_are_read_without_error_wherever_their_seeds_lie():
     low, high = np.array([20.0, 21.0, 25.0]), np.array([27.0, 28.0, 32.0])
-    read = compare.read_between(low, high, 26.0, straight(2 * low + 1, 2 * high + 1)).value
+    read = compare.interpolate(low, high, 26.0, straight(2 * low + 1, 2 * high + 1)).value
     assert (read.mean, read.half) == pytest.approx((53.0, 0.0), abs=1e-9)
 
 

@@ -192,21 +192,21 @@ def test_agents_that_are_told_unequally_much_are_judged_together_as_alone():
 
 def test_evaluate_adds_only_what_is_missing(tmp_path):
     train([tiny("erm", enforcement="absolute")], TrainingOptions(tmp_path))
-    say = []
-    out = evaluate([tmp_path], tmp_path / "episodes.parquet", 4, 80, 1, say=say.append)
+    log = []
+    out = evaluate([tmp_path], tmp_path / "episodes.parquet", 4, 80, 1, log=log.append)
     first = episodes.read(out)
     assert (first["length"] == 40).all()  # detector-only: the enforcement that trained it ends nothing here
     assert set(first["end_cause"]) == {"timeout"}
     train([tiny("ser", weight=0.1)], TrainingOptions(tmp_path))
-    evaluate([tmp_path], out, 4, 80, 1, say=say.append)
+    evaluate([tmp_path], out, 4, 80, 1, log=log.append)
     both = episodes.read(out)
     assert set(both["method"]) == {"erm", "ser"}
     assert both[both["method"] == "erm"]["policy_key"].tolist() == first["policy_key"].tolist()
-    assert [line for line in say if line.startswith("judging")] == [
+    assert [line for line in log if line.startswith("judging")] == [
         "judging 1 agent of erm on temptation",
         "judging 1 agent of ser on temptation",
     ]
-    assert say[1].startswith(f"1 of 2 agents are in {out} already")
+    assert log[1].startswith(f"1 of 2 agents are in {out} already")
     with pytest.raises(ConfigError, match="choose another --out"):
         evaluate([tmp_path], out, 8, 80, 1)
 
@@ -217,7 +217,7 @@ def test_an_unfinished_run_is_refused_by_name_and_passed_over_in_a_folder(tmp_pa
     with pytest.raises(ConfigError, match="not finished"):
         evaluate([folder], tmp_path / "episodes.parquet")
     with pytest.raises(ConfigError, match="no finished run"):
-        evaluate([tmp_path], tmp_path / "episodes.parquet", say=lambda line: None)
+        evaluate([tmp_path], tmp_path / "episodes.parquet", log=lambda line: None)
     with pytest.raises(ConfigError, match="does not exist"):
         evaluate([tmp_path / "nowhere"], tmp_path / "episodes.parquet")
 
@@ -233,7 +233,7 @@ def test_both_protocols_keep_exactly_what_they_say(steps, inside):
     run = tiny(budget=1)
     params = ppo.initial_params(*prepare([run]), [run.seed])
     agent = Agent(run, weights(jax.tree.map(lambda x: x[0], params)))
-    table = evaluate_agents([agent], EvalConfig(num_envs=4, num_steps=steps, episodes_per_env=2), say=lambda _: None)
+    table = evaluate_agents([agent], EvalConfig(num_envs=4, num_steps=steps, episodes_per_env=2), log=lambda _: None)
     for _, own in table.groupby("env_index"):
         assert own["in_window"].sum() == inside
         assert own["in_first"].tolist() == [True, True] + [False] * (len(own) - 2)

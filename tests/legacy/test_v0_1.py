@@ -10,7 +10,7 @@ import pytest
 import perepisode
 from perepisode import agents, cli
 from perepisode.evaluation import episodes
-from perepisode.runs import find
+from perepisode.runs import find_run_folders
 from perepisode.study import local, plan
 from perepisode.training.train import TrainingOptions, train
 
@@ -25,7 +25,7 @@ def copy(tmp_path):
 
 
 def test_a_run_folder_is_read_in_todays_names_and_keeps_its_id():
-    esr, lagrangian = (folder.read() for folder in find(FILES / "runs"))
+    esr, lagrangian = (folder.read() for folder in find_run_folders(FILES / "runs"))
     assert (esr.id, lagrangian.id) == (ESR, LAGRANGIAN)
     assert esr.method_settings == {"budget": 1, "rho_u": 0.5, "sharpness": 12, "accrued_obs": "scaled"}
     assert lagrangian.method_settings["lambda_lr"] == 0.05
@@ -38,7 +38,7 @@ def test_a_run_folder_is_read_in_todays_names_and_keeps_its_id():
 def test_a_finished_run_is_neither_trained_nor_evaluated_again(copy, capsys):
     runs = copy("runs")
     before = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
-    train([folder.read() for folder in find(runs)], TrainingOptions(runs))
+    train([folder.read() for folder in find_run_folders(runs)], TrainingOptions(runs))
     perepisode.evaluate(runs, num_envs=8, num_steps=80, episodes_per_env=2)
     assert "2 of 2 agents are in" in capsys.readouterr().out
     after = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
@@ -48,8 +48,8 @@ def test_a_finished_run_is_neither_trained_nor_evaluated_again(copy, capsys):
 
 def test_an_interrupted_training_resumes_from_its_checkpoint(copy):
     out = copy("interrupted")
-    before = {folder.path.name: folder.metrics.read_text().splitlines() for folder in find(out)}
-    runs = [folder.read() for folder in reversed(find(out))]  # as they were given
+    before = {folder.path.name: folder.metrics.read_text().splitlines() for folder in find_run_folders(out)}
+    runs = [folder.read() for folder in reversed(find_run_folders(out))]  # as they were given
     folders = train(runs, TrainingOptions(out, chunk=5))
     assert {folder.path.name for folder in folders} == set(before)  # in the same folders, under their old names
     for folder in folders:
@@ -63,8 +63,8 @@ def test_an_interrupted_training_resumes_from_its_checkpoint(copy):
 
 def test_an_agent_file_acts_and_is_evaluated(tmp_path):
     file = FILES / "agent" / "esr-scaled.safetensors"
-    assert agents.one(file).read().id == ESR
-    assert agents.one(file).about["evaluation"]["protocol"] == {
+    assert agents.find_one(file).read().id == ESR
+    assert agents.find_one(file).metadata["evaluation"]["protocol"] == {
         "num_envs": 8, "num_steps": 80, "episodes_per_env": 2, "seed": 0,
     }  # fmt: skip
     assert agents.load(file).objective.rho_u == 0.5
@@ -79,7 +79,7 @@ def test_an_episodes_table_is_read_and_reported(copy, tmp_path):
     assert set(table["total_timesteps"]) == {2560}
     assert table["info_offers"].sum() > 0
     assert not {name for name in table.columns if name == "steps" or name.startswith("audit_")}
-    settings = [episodes.stated(text) for text in table["settings"].unique()]
+    settings = [episodes.parse_settings(text) for text in table["settings"].unique()]
     assert {one["ent_coef"] for one in settings} == {0.1}
     assert {one["cost_per"] for one in settings} == {"event"}
     assert [one.get("accrued_obs") for one in settings if "rho_u" in one] == ["scaled"]

@@ -53,7 +53,7 @@ def home(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     for run in (miniature("esr", budget=1), miniature("esr", seed=7, budget=1)):
         untrained(out, run)
-    evaluate([out], out / "episodes.parquet", num_envs=6, num_steps=80, episodes_per_env=2, say=lambda _: None)
+    evaluate([out], out / "episodes.parquet", num_envs=6, num_steps=80, episodes_per_env=2, log=lambda _: None)
     return out
 
 
@@ -168,7 +168,7 @@ def test_the_worst_come_first():
 
 def test_the_page_shows_the_worst_and_says_that_they_are_reproduced(home, table, tmp_path):
     said = []
-    page = watch(home / "episodes.parquet", tmp_path, worst=3, say=said.append)
+    page = watch(home / "episodes.parquet", tmp_path, worst=3, log=said.append)
     text = page.read_text()
     assert page == tmp_path / "index.html"
     assert text.count('class="verdict">reproduced exactly') == 3
@@ -187,20 +187,20 @@ def test_no_world_is_shown_twice(table, tmp_path):
     other = table.assign(run="b", method="ser", violations=table["violations"] + 1)
     episodes.write(pd.concat([table.assign(run="a"), other]), tmp_path / "episodes.parquet")
     said = []
-    found = select(tmp_path / "episodes.parquet", worst=3, say=said.append)
+    found = select(tmp_path / "episodes.parquet", worst=3, log=said.append)
     assert [one.number for one in found.chosen] == [24 + row for row in worst_first(other)[:3]]
     assert said == []
-    every = select(tmp_path / "episodes.parquet", worst=40, say=said.append)
+    every = select(tmp_path / "episodes.parquet", worst=40, log=said.append)
     assert {one.number for one in every.chosen} == set(range(24, 48))
     assert said == ["48 episodes were played in 24 worlds; of each the worst is shown"]
-    both = select(tmp_path / "episodes.parquet", worst=3, rows=(5, 29), say=said.append)
+    both = select(tmp_path / "episodes.parquet", worst=3, rows=(5, 29), log=said.append)
     assert [one.number for one in both.chosen] == [5, 29]  # as asked
 
 
 def test_episodes_that_were_judged_twice_are_shown_once(home, table, tmp_path):
     for name in ("once", "again"):
         episodes.write(table, tmp_path / f"{name}.parquet")
-    found = select(tmp_path, worst=4, runs=home, say=lambda _: None).chosen
+    found = select(tmp_path, worst=4, runs=home, log=lambda _: None).chosen
     assert len({one.row["policy_key"] for one in found}) == 4
 
 
@@ -209,7 +209,7 @@ def test_the_same_key_with_other_options_is_another_world(home, table, tmp_path)
     row = table.loc[[0]]
     rows = [row, row.assign(run="lost"), row.assign(run="lost too")]
     episodes.write(pd.concat(rows), tmp_path / "episodes.parquet")
-    found = select(tmp_path / "episodes.parquet", worst=3, runs=home, say=lambda _: None).chosen
+    found = select(tmp_path / "episodes.parquet", worst=3, runs=home, log=lambda _: None).chosen
     assert [one.number for one in found] == [0, 1]
     assert {**found[0].options, **OPTIONS} == found[0].options
     assert found[1].options == {}
@@ -217,23 +217,23 @@ def test_the_same_key_with_other_options_is_another_world(home, table, tmp_path)
 
 def test_restraint_is_not_looked_for_in_what_is_shown_already(table, tmp_path):
     episodes.write(table.assign(violations=1), tmp_path / "episodes.parquet")
-    found = select(tmp_path / "episodes.parquet", worst=5, say=lambda _: None)
+    found = select(tmp_path / "episodes.parquet", worst=5, log=lambda _: None)
     assert not {one.number for one in found.chosen} & {one.number for one in found.once}
     assert len({one.number for one in found.chosen + found.once}) == 5 + CANDIDATES
 
 
 def test_restraint_alone(table, tmp_path):
     episodes.write(table.assign(violations=1), tmp_path / "episodes.parquet")
-    page = watch(tmp_path / "episodes.parquet", tmp_path / "page", worst=0, restraint=2, say=lambda _: None)
+    page = watch(tmp_path / "episodes.parquet", tmp_path / "page", worst=0, restraint=2, log=lambda _: None)
     assert len(players(page.read_text())) == 2
 
 
 def test_given_rows_a_run_folder_and_filters(home, table, tmp_path):
     run = table.loc[20, "run"]
     folder = next(home.glob(f"*{run}"))
-    own = watch(folder, tmp_path / "a", worst=100, say=lambda _: None).read_text()
+    own = watch(folder, tmp_path / "a", worst=100, log=lambda _: None).read_text()
     assert len(players(own)) == (table["run"] == run).sum()
-    given = watch(home, tmp_path / "b", row=(4, 2), method="esr", arm="k=1", say=lambda _: None).read_text()
+    given = watch(home, tmp_path / "b", row=(4, 2), method="esr", arm="k=1", log=lambda _: None).read_text()
     assert [round(table.loc[row, "return"], 4) for row in (4, 2)] == [one["accrued"][-1] for one in players(given)]
 
 
@@ -260,10 +260,10 @@ def test_restraint_is_shown_where_most_was_let_be(tmp_path):
     rare = {"offer_prob": 0.08}
     untrained(tmp_path, replace(miniature("esr", budget=1), env_settings=rare))
     evaluate(
-        [tmp_path], tmp_path / "episodes.parquet", num_envs=12, num_steps=80, episodes_per_env=2, say=lambda _: None
+        [tmp_path], tmp_path / "episodes.parquet", num_envs=12, num_steps=80, episodes_per_env=2, log=lambda _: None
     )
     table = episodes.read(tmp_path / "episodes.parquet")
-    page = watch(tmp_path, tmp_path / "page", worst=1, restraint=1, say=lambda _: None)
+    page = watch(tmp_path, tmp_path / "page", worst=1, restraint=1, log=lambda _: None)
     titles = json.loads(page.with_name("titles.json").read_text())
     assert len(titles) == 2
     assert f"{table['violations'].max()} violations" in titles[0]
@@ -283,7 +283,7 @@ def test_a_wrong_row_and_a_missing_run_are_named_on_the_page(home, table, tmp_pa
     changed.loc[0, "violations"] = 99
     changed.loc[1, "run"] = HOSTILE
     episodes.write(changed, tmp_path / "episodes.parquet")
-    text = watch(tmp_path / "episodes.parquet", tmp_path / "out", row=(0, 1), runs=home, say=lambda _: None).read_text()
+    text = watch(tmp_path / "episodes.parquet", tmp_path / "out", row=(0, 1), runs=home, log=lambda _: None).read_text()
     assert "0 of 2 episodes reproduced exactly; 2 replays differ from the table" in text
     assert "violations: the row says 99, the replay gives" in text
     assert "folder was not found; the world has its default options" in text  # where the wage is another
@@ -383,7 +383,7 @@ def test_long_films_keep_the_pictures_around_violations():
 @pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium or chromedriver is not installed")
 @pytest.mark.parametrize("width", [1280, 500])
 def test_the_page_in_a_browser(browser, home, tmp_path, width):
-    page = watch(home / "episodes.parquet", tmp_path, worst=2, say=lambda _: None)
+    page = watch(home / "episodes.parquet", tmp_path, worst=2, log=lambda _: None)
     browser.open(page, width)
     step = browser.run("return +[...document.querySelectorAll('.jumps button')].at(2).dataset.step")
     moved = browser.run(
@@ -426,13 +426,13 @@ def test_craftax_is_reproduced_and_filmed(tmp_path):
     )
     untrained(tmp_path, run)
     evaluate(
-        [tmp_path], tmp_path / "episodes.parquet", num_envs=4, num_steps=256, episodes_per_env=1, say=lambda _: None
+        [tmp_path], tmp_path / "episodes.parquet", num_envs=4, num_steps=256, episodes_per_env=1, log=lambda _: None
     )
     table = episodes.read(tmp_path / "episodes.parquet")
     env = environments.make("craftax", **run.env_settings)
     for row in table.to_dict("records"):
         assert differences(row, replay(row, env)) == []
-    text = watch(tmp_path / "episodes.parquet", tmp_path / "out", worst=1, say=lambda _: None).read_text()
+    text = watch(tmp_path / "episodes.parquet", tmp_path / "out", worst=1, log=lambda _: None).read_text()
     assert 'class="verdict">reproduced exactly' in text
     film = players(text)[0]["film"]
     assert film["at"] == list(range(int(table.loc[worst_first(table)[0], "length"]) + 1))
@@ -468,7 +468,7 @@ def test_the_terminal_says_what_was_not_reproduced(home, table, tmp_path):
     wrong = table.assign(**{"return": table["return"] + (table.index == worst_first(table)[0])})
     episodes.write(wrong, home / "wrong.parquet")
     said = []
-    watch(home / "wrong.parquet", tmp_path, worst=2, say=said.append)
+    watch(home / "wrong.parquet", tmp_path, worst=2, log=said.append)
     assert sorted("reproduced exactly" in line for line in said) == [False, True]
     (line,) = [line for line in said if "reproduced exactly" not in line]
     assert "NOT reproduced: return: the row says" in line

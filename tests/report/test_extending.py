@@ -62,8 +62,8 @@ def test_a_metric_is_on_the_page_in_the_csv_and_among_the_definitions(table, tmp
 
 
 def test_a_metric_may_show_its_interval_or_the_largest_seed(table, tmp_path):
-    metrics.declare(metrics.MetricSpec("middle", "Median", np.median, "median over episodes", digits=1, interval=True))
-    metrics.declare(metrics.MetricSpec("most", "Most", metrics.mean, "mean of the worst seed", largest=True))
+    metrics.register(metrics.MetricSpec("middle", "Median", np.median, "median over episodes", digits=1, interval=True))
+    metrics.register(metrics.MetricSpec("most", "Most", metrics.mean, "mean of the worst seed", largest=True))
     table.to_csv(tmp_path / "episodes.csv", index=False)
     html = page.build(tmp_path / "episodes.csv", tmp_path / "out").read_text()
     heading, *rows = cells(html, "complete_temptation")
@@ -79,13 +79,13 @@ def test_a_metric_may_show_its_interval_or_the_largest_seed(table, tmp_path):
 @pytest.mark.parametrize(("name", "heading"), [("cvar", "Tail"), ("tail", metrics.CVAR)])
 def test_a_metric_cannot_take_the_place_of_another(name, heading):
     with pytest.raises(ValueError, match=r"beside 'cvar' \(CVaR 10 %\); choose"):
-        metrics.declare(metrics.MetricSpec(name, heading, metrics.cvar, "a tail"))
+        metrics.register(metrics.MetricSpec(name, heading, metrics.cvar, "a tail"))
     assert metrics.METRIC_SPECS["cvar"].heading == metrics.CVAR
     assert "tail" not in metrics.METRIC_SPECS
 
 
 def test_a_metric_cannot_take_the_place_of_another_column(table, tmp_path):
-    metrics.declare(metrics.MetricSpec("return", "Mean", metrics.mean, "of the counts"))
+    metrics.register(metrics.MetricSpec("return", "Mean", metrics.mean, "of the counts"))
     table.to_csv(tmp_path / "episodes.csv", index=False)
     with pytest.raises(ValueError, match="two columns 'return'; rename"):
         page.build(tmp_path / "episodes.csv", tmp_path / "out")

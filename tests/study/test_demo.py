@@ -47,7 +47,7 @@ def test_the_closing_lines_of_the_shipped_agents(tmp_path):
     counts = {"esr-k1": [0, 1] * 5, "lagrangian-d0.5": [0] * 5 + [1] * 5, "ser-w0.1": [0] * 2 + [1] * 6 + [2] * 2}
     tables = []
     for name, violations in counts.items():
-        run = agents.one(f"no_killing/{name}").read()
+        run = agents.find_one(f"no_killing/{name}").read()
         about = {"environment": run.env, "dilemma": run.dilemma, "run": run.id, "method": run.method, "arm": run.arm}
         about |= {"value": run.value, "seed": run.seed, "gamma": run.gamma, "steps": run.total_timesteps}
         tables.append(pd.DataFrame({**about, "return": 30.0 + np.array(violations), "violations": violations}))

@@ -16,7 +16,7 @@ import pytest
 import tiny
 
 from perepisode.config import ConfigError
-from perepisode.runs import held
+from perepisode.runs import file_lock
 from perepisode.study import local, overview, plan, state
 from perepisode.study.task_folder import TaskFolder
 
@@ -172,7 +172,7 @@ def test_each_worker_sees_its_own_gpu(stand_in, monkeypatch):
 
 
 def test_a_second_start_is_refused(stand_in):
-    with held(stand_in.out / "lock", "x"), pytest.raises(ConfigError, match="is being run by process"):
+    with file_lock(stand_in.out / "lock", "x"), pytest.raises(ConfigError, match="is being run by process"):
         stand_in()
 
 
@@ -210,7 +210,7 @@ def test_two_studies_share_the_workers(stand_in, tmp_path, capsys, monkeypatch):
     said = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
     assert {"study/report done", "second/report done"} <= set(said)
     assert "second/train-01 failed: as the test wished" in said
-    with held(second / "lock", "that"), pytest.raises(ConfigError):
+    with file_lock(second / "lock", "that"), pytest.raises(ConfigError):
         local.run_all(studies, [{}], overview.View())
     (second / "endings").write_text("{}")
     assert local.run_all(studies, [{}], overview.View()) == 0

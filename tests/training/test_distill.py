@@ -60,7 +60,7 @@ def fitted(tmp_path_factory):
     home = tmp_path_factory.mktemp("distilled")
     said = []
     path = distill.distill(
-        [table_of(returns, counts, home / "pool.parquet")], "temptation", home / "u.json", say=said.append
+        [table_of(returns, counts, home / "pool.parquet")], "temptation", home / "u.json", log=said.append
     )
     return esr_distilled.read(path.read_bytes()), json.loads(path.read_text()), said
 
@@ -90,7 +90,7 @@ def test_a_pool_without_harm_is_named(tmp_path):
         [table_of(random.normal(36, 2, 600), counts, tmp_path / "pool.parquet")],
         "temptation",
         tmp_path / "u.json",
-        say=said.append,
+        log=said.append,
     )
     assert "only 3 of 600 pool episodes violate" in said[0]
     assert "only 3 of 600" in json.loads((tmp_path / "u.json").read_text())["about"]["warning"]

@@ -20,7 +20,7 @@ import pytest
 from perepisode.cli import EXIT_DISK, EXIT_DIVERGED, EXIT_RESUME, EXIT_USAGE, Train, run
 from perepisode.config import ConfigError
 from perepisode.environments.temptation import MINIATURE
-from perepisode.runs import Run, RunFolder, find, held
+from perepisode.runs import Run, RunFolder, find_run_folders, file_lock
 from perepisode.training import train as training
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.train import DiskTrouble, TrainingOptions, train
@@ -43,7 +43,7 @@ RUNS = [
 
 
 def options(out, **changes):
-    return TrainingOptions(out=Path(out), chunk=5, checkpoint_seconds=0.0, **{"say": print, **changes})
+    return TrainingOptions(out=Path(out), chunk=5, checkpoint_seconds=0.0, **{"log": print, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def finished(tmp_path_factory):
 def results(out):
     """What must be the same however often a run was interrupted: weights to the bit, metrics but for the clock."""
     found = {}
-    for folder in find(Path(out)):
+    for folder in find_run_folders(Path(out)):
         rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
         for row in rows:
             row.pop("clock")
@@ -83,13 +83,13 @@ def told(call):
 
 def wait_for_rows(out, rows, process):
     while process.poll() is None:
-        if any(len(f.metrics.read_text().splitlines()) >= rows for f in find(out) if f.metrics.exists()):
+        if any(len(f.metrics.read_text().splitlines()) >= rows for f in find_run_folders(out) if f.metrics.exists()):
             return
         time.sleep(0.005)
 
 
 def test_a_finished_run_is_complete(finished):
-    folders = find(finished)
+    folders = find_run_folders(finished)
     assert len(folders) == 2
     for folder in folders:
         assert folder.done
@@ -133,7 +133,7 @@ def test_kill_nine_and_resume_equals_uninterrupted(finished, tmp_path, attempt):
     wait_for_rows(tmp_path, random.Random(time.time_ns()).randint(1, UPDATES // 2), process)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not any(folder.done for folder in find(tmp_path)), "it was done before it could be killed"
+    assert not any(folder.done for folder in find_run_folders(tmp_path)), "it was done before it could be killed"
     again = start(tmp_path)
     assert again.wait(timeout=300) == 0, again.stderr.read().decode()[-2000:]
     assert results(tmp_path) == results(finished)
@@ -189,7 +189,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(finished, tmp_
             content[len(content) // 2] ^= 0xFF
             path.write_bytes(content)
     said = []
-    train(RUNS, options(tmp_path, say=said.append))
+    train(RUNS, options(tmp_path, log=said.append))
     assert any(f"checkpoint {checkpoints[-1].name} is damaged" in line for line in said), said
     assert results(tmp_path) == results(finished)
 
@@ -205,7 +205,7 @@ def test_a_full_disk_is_one_clear_line_and_harms_nothing(tmp_path):
     try:
         with pytest.raises(DiskTrouble, match="what was written before is whole"):
             train(RUNS, options(disk))
-        for folder in find(disk):
+        for folder in find_run_folders(disk):
             folder.read()
             assert not folder.done
             for line in folder.metrics.read_text().splitlines()[:-1] if folder.metrics.exists() else ():
@@ -224,13 +224,13 @@ def test_an_unwritable_folder_exits_with_its_own_code(tmp_path, capsys):
 def test_only_one_process_trains_a_population(tmp_path):
     home = tmp_path / "populations" / training.population_id(RUNS)
     said = f"is being run by process {os.getpid()}.*; wait for it"
-    with held(home / "lock", "it"), pytest.raises(ConfigError, match=said):
+    with file_lock(home / "lock", "it"), pytest.raises(ConfigError, match=said):
         train(RUNS, options(tmp_path))
 
 
 def test_a_folder_of_another_version_is_refused(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "out")
-    folder = find(tmp_path / "out")[0]
+    folder = find_run_folders(tmp_path / "out")[0]
     plain = json.loads((folder.path / "run.json").read_text())
     (folder.path / "run.json").write_text(json.dumps({**plain, "gamma": 0.5}))
     with pytest.raises(ConfigError, match="another version or edited"):
@@ -245,7 +245,7 @@ def test_a_folder_of_another_version_is_refused(finished, tmp_path):
 
 def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "out")
-    folder = find(tmp_path / "out")[0].path
+    folder = find_run_folders(tmp_path / "out")[0].path
     content = bytearray((folder / "policy.safetensors").read_bytes())
     content[-1] ^= 1
     (folder / "policy.safetensors").write_bytes(content)

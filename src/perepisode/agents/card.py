@@ -26,15 +26,15 @@ def text(file: AgentFile) -> str:
 
 
 def _text(file: AgentFile) -> str:
-    about, run = file.about, file.read()
-    judged, trained = about["evaluation"], about["trained"]
+    metadata, run = file.about, file.read()
+    judged, trained = metadata["evaluation"], metadata["trained"]
     seen = judged.get("seen_by_paper_detector", judged["violations"])
     card = filled(
         Path(__file__).with_name("card_template.md"),
         formatting=formatting,
         name=name_of(file),
         run=run,
-        about=about,
+        metadata=metadata,
         judged=judged,
         trained=trained,
         protocol=judged.get("protocol", {}),

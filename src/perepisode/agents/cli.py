@@ -22,11 +22,11 @@ class Listed:
 
         rows = []
         for file in agents.bundled().values():
-            judged = file.about["evaluation"]
+            judged = file.metadata["evaluation"]
             shares = percent(judged["p_any"]), percent(judged["p_over_1"])
             numbers = number(judged["return"], 1), *shares, number(judged["cvar"])
             size = f"{file.path.stat().st_size / 1e6:.1f} MB"
-            rows.append((name_of(file), *numbers, count(file.about["run"]["total_timesteps"]), size))
+            rows.append((name_of(file), *numbers, count(file.metadata["run"]["total_timesteps"]), size))
         print(console.plain(("agent", "return", "P(≥1)", "P(>1)", metrics.CVAR, "steps", "file"), rows))
         print(f"next: perepisode watch {agents.names()[-1]} --worst 2, or perepisode agents card NAME")
         return 0
@@ -42,7 +42,7 @@ class Card:
         from perepisode import agents
         from perepisode.agents import card
 
-        file = agents.one(self.agent)
+        file = agents.find_one(self.agent)
         if not isinstance(file, agents.AgentFile):
             raise ConfigError(f"{self.agent} is a run folder; make an agent of it with `perepisode agents export`")
         print(card.text(file), end="")
@@ -63,7 +63,7 @@ class Export:
         from perepisode.agents.export import export
         from perepisode.replay.selection import table_of
 
-        run = agents.one(self.run)
+        run = agents.find_one(self.run)
         if isinstance(run, agents.AgentFile):
             raise ConfigError(f"{self.run} is an agent's file already; copy it with what lies beside it")
         file = export(run, self.episodes or table_of(run.path), self.out)

@@ -9,7 +9,7 @@ from perepisode import environments, safe_io
 from perepisode.agents import card, statistics
 from perepisode.config import ConfigError
 from perepisode.evaluation import episodes
-from perepisode.evaluation.rollout import Agent, extra_inputs
+from perepisode.evaluation.rollout import Agent, accrued_obs_size
 from perepisode.report.statistics.curves import row_of
 from perepisode.runs import Run, RunFolder, write_atomically
 from perepisode.training import network
@@ -27,7 +27,7 @@ def export(folder: RunFolder, table: Path, out: Path) -> AgentFile:
         raise ConfigError(f"--out {out} would not be an agent's file; let it be a name that ends in {ENDING}")
     _refuse_to_overwrite(AgentFile(out))
     agent = Agent.of(folder)
-    initial = weights(initial_params(agent.run, extra_inputs(agent.objective)))
+    initial = weights(initial_params(agent.run, accrued_obs_size(agent.objective)))
     judged = episodes.read(table, without=episodes.REPLAY_COLUMNS)
     told = safe_io.read_json(folder.path / "run.json", "train the run again")
     return write(out, told, statistics.of(judged, agent.run.id), agent, initial, folder.metrics)
@@ -49,13 +49,13 @@ def write(out: Path, told: dict[str, Any], judged: dict[str, Any], agent: Agent,
         write_atomically(file.metrics, curve)
     else:
         file.metrics.unlink(missing_ok=True)  # of an agent that stood here before
-    write_atomically(file.beside(".md"), card.text(file))
+    write_atomically(file.sibling(".md"), card.text(file))
     return file
 
 
 def _refuse_to_overwrite(file: AgentFile) -> None:
     """An agent may be exported again over itself; nothing else is replaced."""
-    there = [path for path in (file.path, *map(file.beside, (".json", ".md", ".metrics.jsonl"))) if path.exists()]
+    there = [path for path in (file.path, *map(file.sibling, (".json", ".md", ".metrics.jsonl"))) if path.exists()]
     if not there:
         return
     try:

@@ -45,7 +45,7 @@ class Bracket(NamedTuple):
     weight: float
 
 
-class Reading(NamedTuple):
+class Interpolation(NamedTuple):
     """A value between two points, and how fast it changes with the level at which it is read."""
 
     value: Interval
@@ -65,7 +65,7 @@ def t_interval(per_seed: ArrayLike, level: float = 0.95) -> Interval:
 
 def hierarchical_bootstrap(
     samples: Sequence[ArrayLike],
-    alpha: float = metrics.WORST,
+    alpha: float = metrics.CVAR_ALPHA,
     resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
@@ -143,7 +143,7 @@ def bracket(returns: ArrayLike, target: float) -> Bracket | None:
     return Bracket(low, high, float((target - returns[low]) / spread) if spread > 0 else 0.0)
 
 
-def read_between(low: ArrayLike, high: ArrayLike, level: float, mix: Mix) -> Reading:
+def interpolate(low: ArrayLike, high: ArrayLike, level: float, mix: Mix) -> Interpolation:
     """What lies between two points, at `level`.
 
     `low` and `high` are positions, one a seed; `mix(i, j, weight)` is the value that far from seed i of the one to seed
@@ -162,13 +162,13 @@ def read_between(low: ArrayLike, high: ArrayLike, level: float, mix: Mix) -> Rea
     steep = float((table(after).mean() - table(before).mean()) / (after - before) / apart)
     sides = (values.mean(axis=1) - (1 - weight) * steep * low, values.mean(axis=0) - weight * steep * high)
     if min(low.size, high.size) < 2:
-        return Reading(Interval(float(values.mean()), float("nan"), 1), steep)
+        return Interpolation(Interval(float(values.mean()), float("nan"), 1), steep)
     errors = [side.var(ddof=1) / side.size for side in sides]
     if not sum(errors):
-        return Reading(Interval(float(values.mean()), 0.0, min(low.size, high.size)), steep)
+        return Interpolation(Interval(float(values.mean()), 0.0, min(low.size, high.size)), steep)
     freedom = _satterthwaite(errors[0], low.size, errors[1], high.size)
     half = float(_t_quantile(freedom, 0.95) * np.sqrt(sum(errors)))
-    return Reading(Interval(float(values.mean()), half, freedom + 1), steep)
+    return Interpolation(Interval(float(values.mean()), half, freedom + 1), steep)
 
 
 def gap(unconstrained: Interval, method: Interval) -> Interval:

@@ -26,13 +26,13 @@ def distill(
     tolerance: float = 0.5,
     pairs: int = 20_000,
     seed: int = 0,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> Path:
     """Fit u_θ to the pool in these episodes tables and write it as JSON."""
     returns, counts = pool(episodes, dilemma)
     warning = weakness(counts)
     if warning:
-        say(f"warning: {warning}")
+        log(f"warning: {warning}")
     random = np.random.default_rng(seed)
     winners, losers = labelled_pairs(random, returns, counts, pairs, tolerance)
     held_out = len(winners) // 10
@@ -48,7 +48,7 @@ def distill(
         "warning": warning,
         "versions": versions(),
     }
-    say(
+    log(
         f"distilled {len(returns)} episodes ({about['violating_episodes']} violating, worst {about['worst_episode']}); "
         f"orders {100 * better.mean():.1f} % of held-out pairs as the rule does"
     )

@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 from perepisode import legacy, safe_io, settings
-from perepisode.runs import whole_file
+from perepisode.runs import open_atomically
 
 REQUIRED = ("method", "seed", "return", "violations")
 # Names of the same in other libraries, in any case; of several in one table the first is taken.  OmniSafe and
@@ -79,22 +79,22 @@ _DEFAULTS = {
 
 
 def read(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
-    """`as_written`, but where agents of one arm were trained with other settings, their arms say in which they differ.
+    """`read_raw`, but where agents of one arm were trained with other settings, their arms say in which they differ.
 
     "k=1" beside "k=1" becomes "k=1, entropy=0.01" beside "k=1, entropy=0.02"; an arm of its own keeps its name.
     """
-    table = as_written(paths, without)
+    table = read_raw(paths, without)
     if table["settings"].cat.categories.size:
         keys = ["dilemma", "method", "arm", "settings"]
         groups = table.groupby(keys, sort=False, dropna=False, observed=True).ngroup().to_numpy()
         *same, texts = table[keys].iloc[np.unique(groups, return_index=True)[1]].T.to_numpy()
-        apart = settings.distinguish_arms(list(zip(*same)), list(map(stated, texts)))
+        apart = settings.distinguish_arms(list(zip(*same)), list(map(parse_settings, texts)))
         arms = [", ".join(filter(None, pair)) for pair in zip(same[-1], apart)]
         table["arm"] = np.array(arms, object)[groups].astype(str)
     return table
 
 
-def as_written(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
+def read_raw(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
     """Read, complete and validate one or more tables (parquet or CSV, or folders of them).
 
     `table.attrs["provenance"]` lists, for every file, its path, which columns were read as others, and what `write`
@@ -106,7 +106,7 @@ def as_written(paths: str | Path | Iterable[str | Path], without: Iterable[str] 
     tables, provenance, word = [], [], "violations"
     for file in files:
         table, told = _read_file(file, tuple(without))
-        table, renamed = in_our_words(_renamed(table))
+        table, renamed = rename_foreign_columns(_renamed(table))
         _refuse_missing_columns(table, str(file))
         try:
             tables.append(complete(table))
@@ -140,7 +140,7 @@ def _renamed(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def in_our_words(table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
+def rename_foreign_columns(table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
     """The table with the columns of another library under our names, and which were given others."""
     there = {str(name).strip().lower(): name for name in reversed(table.columns)}
     if EPOCHS in there:
@@ -170,7 +170,7 @@ def write(table: pd.DataFrame, path: str | Path, provenance: dict | None = None)
     arrow = pa.Table.from_pandas(table, preserve_index=False)
     told = {_METADATA_KEY: json.dumps(provenance or {}, sort_keys=True).encode()}
     arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **told})
-    with whole_file(path) as file:
+    with open_atomically(path) as file:
         pq.write_table(arrow, file, compression="zstd")
     return path
 
@@ -201,7 +201,7 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def stated(text: object) -> dict:
+def parse_settings(text: object) -> dict:
     """Settings as `evaluate` writes them; another library may have words of its own in such a column."""
     try:
         plain = json.loads(text) if isinstance(text, str) and text else {}

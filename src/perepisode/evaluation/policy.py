@@ -45,7 +45,7 @@ class Policy:
         own = jax.tree.map(lambda x: x[0], (members.objectives[0], members.cost_spec, params))
         return cls(agent.run, program.env, *own)
 
-    def begin(self) -> Carry:
+    def initial_carry(self) -> Carry:
         """Before the first step of an episode."""
         return Carry(jnp.zeros((1, self.run.ppo.hidden_size)), jnp.ones(1, bool), Accrued.nothing())
 
@@ -53,7 +53,7 @@ class Policy:
         """An action drawn from the policy, and the mind after it."""
         return _act(self.env, self.run.ppo.precision, self.objective, self.params, carry, state, key)
 
-    def after(self, carry: Carry, outcome: Outcome) -> Carry:
+    def update(self, carry: Carry, outcome: Outcome) -> Carry:
         """The mind once the step's outcome is known: ESR's agents, among others, are told what they have accrued."""
         return Carry(
             carry.hidden_state, carry.is_first, carry.accrued.plus(outcome.task_reward, self.cost_spec(outcome))

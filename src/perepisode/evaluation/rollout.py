@@ -28,7 +28,7 @@ from perepisode.environments.base import EndCause, action_type
 from perepisode.environments.reset_pool import episode_key, reset_key
 from perepisode.evaluation import episodes
 from perepisode.methods import Objective
-from perepisode.runs import Run, stated, versions
+from perepisode.runs import Run, flat_settings, versions
 from perepisode.training import network, population, ppo
 from perepisode.training.population import Population
 from perepisode.training.train import params_of
@@ -59,14 +59,14 @@ class Agent:
 
     @property
     def files(self) -> dict[str, bytes]:
-        return {} if self.trained is None else self.run.named(self.trained)
+        return {} if self.trained is None else self.run.files_from(self.trained)
 
     @property
     def objective(self) -> Objective:
         return self.run.objective(self.files)
 
 
-def extra_inputs(objective: Objective) -> int:
+def accrued_obs_size(objective: Objective) -> int:
     """How many inputs tell an agent what it has accrued."""
     return jax.eval_shape(lambda o: o.features(population.Accrued.nothing(), shown=1), objective).shape[-1]
 
@@ -78,12 +78,12 @@ def evaluate(
     num_steps: int = EvalConfig.num_steps,
     episodes_per_env: int = EvalConfig.episodes_per_env,
     seed: int = EvalConfig.seed,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> Path:
     """Judge every finished agent that `paths` name; runs already in the table `out` are left as they are."""
     protocol = EvalConfig(num_envs, num_steps, episodes_per_env, seed).checked()
     known = _known(Path(out), protocol)
-    agents = [Agent.of(trained) for trained in finished(paths, say)]
+    agents = [Agent.of(trained) for trained in finished(paths, log)]
     for run, twice in Counter(agent.run.id for agent in agents).items():
         if twice > 1:
             raise ConfigError(
@@ -91,21 +91,21 @@ def evaluate(
             )
     judged = set() if known is None else set(known["run"])
     if here := [agent for agent in agents if agent.run.id in judged]:
-        say(f"{len(here)} of {len(agents)} agents are in {out} already and are left as they are")
+        log(f"{len(here)} of {len(agents)} agents are in {out} already and are left as they are")
     agents = [agent for agent in agents if agent.run.id not in judged]
     tables = [] if known is None else [known]
     ordered = sorted(agents, key=lambda agent: agent.structure)
     for _, group in groupby(ordered, key=lambda agent: agent.structure):
         group = list(group)
         methods = ", ".join(dict.fromkeys(agent.run.method for agent in group))
-        say(f"judging {len(group)} agent{'s' * (len(group) > 1)} of {methods} on {group[0].run.env}")
-        tables.append(evaluate_agents(group, protocol, say))
+        log(f"judging {len(group)} agent{'s' * (len(group) > 1)} of {methods} on {group[0].run.env}")
+        tables.append(evaluate_agents(group, protocol, log))
         about = {"protocol": vars(protocol), "versions": versions(), "device": jax.devices()[0].device_kind}
         episodes.write(pd.concat(tables, ignore_index=True), Path(out), about)
     return Path(out)
 
 
-def finished(paths: Sequence[str | Path], say: Callable[[str], None]) -> list[AgentSource]:
+def finished(paths: Sequence[str | Path], log: Callable[[str], None]) -> list[AgentSource]:
     """What these name.  In a folder of runs the unfinished are passed over; one named by itself is not."""
     found = []
     for path in paths:
@@ -113,24 +113,24 @@ def finished(paths: Sequence[str | Path], say: Callable[[str], None]) -> list[Ag
         alone = len(all_) == 1 and all_[0].path == Path(path)
         ready = [one for one in all_ if one.done or alone]
         if len(ready) < len(all_):
-            say(f"{len(all_) - len(ready)} of {len(all_)} runs below {path} are not finished; passed over")
+            log(f"{len(all_) - len(ready)} of {len(all_)} runs below {path} are not finished; passed over")
         found += ready
     if not found:
         raise ConfigError(f"no finished run below {', '.join(map(str, paths))}; train a run first")
     return found
 
 
-def evaluate_agents(agents: Sequence[Agent], protocol: EvalConfig, say: Callable[[str], None] = print) -> pd.DataFrame:
+def evaluate_agents(agents: Sequence[Agent], protocol: EvalConfig, log: Callable[[str], None] = print) -> pd.DataFrame:
     """Episodes of agents that share structure, in one program."""
     places = {run.id: place for place, run in enumerate(population.order([agent.run for agent in agents]))}
     agents = sorted(agents, key=lambda agent: places[agent.run.id])
     program, members, params = assemble(agents, protocol)
-    record, actions = collect(by_network, params, program, members, protocol, say)
+    record, actions = collect(network_actions, params, program, members, protocol, log)
     return _table(agents, protocol, program, members, record, actions)
 
 
 def collect(
-    act: Callable, params: Any, program: ppo.Program, members: Population, protocol: EvalConfig, say=print
+    act: Callable, params: Any, program: ppo.Program, members: Population, protocol: EvalConfig, log=print
 ) -> tuple[population.EpisodeStats, np.ndarray]:
     """Roll out until the window is over and every world has had its first episodes → record and actions of each step.
 
@@ -151,9 +151,9 @@ def collect(
         if time.monotonic() - told > TELL_SECONDS:
             told = time.monotonic()
             played = np.minimum(finished, protocol.episodes_per_env).sum()
-            say(f"{played} of {finished.size * protocol.episodes_per_env} episodes played")
+            log(f"{played} of {finished.size * protocol.episodes_per_env} episodes played")
     if finished.min() < protocol.episodes_per_env:
-        say(
+        log(
             f"warning: some worlds did not finish {protocol.episodes_per_env} episodes in {done} steps; theirs are left out"
         )
     record = jax.tree.map(lambda *x: np.concatenate(x), *records)
@@ -162,7 +162,7 @@ def collect(
     return record, np.concatenate(actions)
 
 
-def by_network(program: ppo.Program, members: Population, params: network.Params, runner: ppo.RunnerState):
+def network_actions(program: ppo.Program, members: Population, params: network.Params, runner: ppo.RunnerState):
     """The trained, stochastic policy."""
     policy_output = ppo.choose(program, members, params, runner)
     return policy_output.action, policy_output.hidden_state
@@ -249,7 +249,7 @@ def _constants(run: Run) -> dict[str, Any]:
         "gamma": run.gamma,
         "detector": run.detector,
         "total_timesteps": run.total_timesteps,
-        "settings": json.dumps(stated(run.to_json())),
+        "settings": json.dumps(flat_settings(run.to_json())),
     }
 
 
@@ -270,7 +270,7 @@ def _known(out: Path, protocol: EvalConfig) -> pd.DataFrame | None:
     """What is already in the table, if it was judged by the same protocol."""
     if not out.exists():
         return None
-    table = episodes.as_written(out)
+    table = episodes.read_raw(out)
     made_by = table.attrs["provenance"][0].get("protocol")
     if made_by != vars(protocol):
         raise ConfigError(f"{out} was made by the protocol {made_by}, not {vars(protocol)}; choose another --out")

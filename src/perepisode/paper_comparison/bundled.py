@@ -40,7 +40,7 @@ def known(view: View) -> list[Known]:
     """The view's agents that ship, the lightest tail first, as it was where they were trained."""
     bundled = agents.bundled()
     alone = [point for point in view.main if len(point.seeds) == 1 and point.seeds[0].run in bundled]
-    found = [_known(point, bundled[point.seeds[0].run].about["evaluation"]) for point in alone]
+    found = [_known(point, bundled[point.seeds[0].run].metadata["evaluation"]) for point in alone]
     return sorted(found, key=lambda one: one.trained["cvar"])
 
 

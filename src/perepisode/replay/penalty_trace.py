@@ -22,7 +22,7 @@ def _objective(chosen: SelectedEpisode) -> Objective | None:
         return None
     try:
         if chosen.run is not None:
-            return chosen.run.objective(chosen.trained and chosen.run.named(chosen.trained))
+            return chosen.run.objective(chosen.trained and chosen.run.files_from(chosen.trained))
         value = chosen.row["value"]
         return method.build(**({method.swept: chosen.row["arm"] if np.isnan(value) else value} if method.swept else {}))
     except (TypeError, ValueError, KeyError):  # a row from another version may name settings unknown here

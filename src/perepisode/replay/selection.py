@@ -66,12 +66,12 @@ def select(
     method: str | None = None,
     arm: str | None = None,
     runs: Path | None = None,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> Selection:
     """The `worst` episodes, each in another world, or the given rows: of a table, a run folder's table or an agent."""
     if worst < 0:
         raise ConfigError(f"worst={worst} is no number of episodes; use 0 or more")
-    path, own = _locate(source, say)
+    path, own = _locate(source, log)
     table = _read(path)
     wanted = {"run": own.read().id if own else None, "method": method, "arm": arm}
     kept = _keep(table, path, {column: value for column, value in wanted.items() if value is not None})
@@ -88,7 +88,7 @@ def select(
     else:
         chosen = list(islice(_worlds_once(choose(worst_first(kept)), []), worst))
         if len(chosen) < min(worst, len(kept)):
-            say(f"{len(kept)} episodes were played in {len(chosen)} worlds; of each the worst is shown")
+            log(f"{len(kept)} episodes were played in {len(chosen)} worlds; of each the worst is shown")
     once = islice(_worlds_once(choose(long_with_one(kept)), chosen), CANDIDATES)
     return Selection(path, len(kept), chosen, list(once))
 
@@ -119,14 +119,14 @@ def worst_first(table: pd.DataFrame) -> list[int]:
     return [int(number) for number in order.index]
 
 
-def _locate(source: Path, say: Callable[[str], None]) -> tuple[Path, AgentSource | None]:
+def _locate(source: Path, log: Callable[[str], None]) -> tuple[Path, AgentSource | None]:
     """The table, and the agent if it was one that was named."""
     if source.suffix in (".parquet", ".csv"):
         return source, None
     if not source.is_dir():
-        agent = agents.one(source)
+        agent = agents.find_one(source)
         assert isinstance(agent, AgentFile), "only a folder can be a run folder"
-        return judged(agent, source, say), agent
+        return judged(agent, source, log), agent
     if not (source / "run.json").exists():
         if (source / TABLE).exists():
             return source / TABLE, None
@@ -145,21 +145,21 @@ def table_of(run: Path) -> Path:
     raise ConfigError(f"no {TABLE} lies beside {run}; make it with `perepisode evaluate {run}`")
 
 
-def judged(agent: AgentFile, name: Path, say: Callable[[str], None]) -> Path:
+def judged(agent: AgentFile, name: Path, log: Callable[[str], None]) -> Path:
     """The agent's episodes on this machine: judged at the first time, kept in the user's cache for the next."""
     import jax
 
     from perepisode.evaluation.rollout import evaluate
 
     protocol, device = EvalConfig(), jax.devices()[0].device_kind
-    made_by = canonical([agent.about["policy"]["sha256"], vars(protocol), versions(), device])
+    made_by = canonical([agent.metadata["policy"]["sha256"], vars(protocol), versions(), device])
     cache = cache_folder("episodes")
     folder = cache or Path(tempfile.mkdtemp(prefix="perepisode-"))
     path = folder / f"{agent.id}-{hashlib.sha256(made_by.encode()).hexdigest()[:12]}.parquet"
     if not path.exists():
-        say(f"{name} has not been judged on this machine: it plays now, which takes minutes on a CPU")
-        evaluate([agent.path], path, **vars(protocol), say=say)
-        say(f"its episodes are kept in {path}" if cache else f"the cache cannot be written; its episodes are in {path}")
+        log(f"{name} has not been judged on this machine: it plays now, which takes minutes on a CPU")
+        evaluate([agent.path], path, **vars(protocol), log=log)
+        log(f"its episodes are kept in {path}" if cache else f"the cache cannot be written; its episodes are in {path}")
     return path
 
 

@@ -22,14 +22,14 @@ def watch(
     arm: str | None = None,
     runs: Path | None = None,
     restraint: int = 0,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> Path:
     """Replay the `worst` episodes (or these rows) of a table, run or agent and write `out`/index.html; its path.
 
     With `restraint`, also as many episodes with one violation whose agent had most further chances and let them be.
     No world is shown twice, unless two rows of it are given.
     """
-    selection = select(Path(source), worst, tuple(row), method, arm, None if runs is None else Path(runs), say)
+    selection = select(Path(source), worst, tuple(row), method, arm, None if runs is None else Path(runs), log)
     again = [(chosen, _again(chosen)) for chosen in selection.chosen]
     if restraint:
         once = [(chosen, _again(chosen)) for chosen in selection.once]
@@ -42,7 +42,7 @@ def watch(
     for place, (chosen, replayed) in enumerate(again):
         wrong = differences(chosen.row, replayed)
         verdict = "reproduced exactly" if not wrong else "NOT reproduced: " + "; ".join(map(str, wrong))
-        say(f"episode {place + 1} of {len(again)}, row {chosen.number}: {verdict}")
+        log(f"episode {place + 1} of {len(again)}, row {chosen.number}: {verdict}")
         shown.append(page.episode(place, chosen, replayed, wrong))
     return page.write(Path(out), selection, shown)
 

@@ -31,7 +31,7 @@ def report(
     watch: Iterable[str | Path] = (),
     discussion: str | Path | None = None,
     cost_limit: float | None = None,
-    alpha: float = metrics.WORST,
+    alpha: float = metrics.CVAR_ALPHA,
     names: Mapping[str, str] | None = None,
     formats: Iterable[str] = ("svg", "pdf", "png"),
     echo: Callable[..., None] = lambda *_: None,

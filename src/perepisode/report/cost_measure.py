@@ -22,7 +22,7 @@ _NAMED = {0.5: "half", 0.25: "quarter", 0.2: "fifth", 0.1: "tenth", 0.05: "twent
 class CostMeasure(NamedTuple):
     whole: bool = True  # counts, or costs on a scale
     limit: float = NAN  # what an episode may have, where the user said so
-    alpha: float = metrics.WORST  # of the episodes: the tail that the CVaR averages
+    alpha: float = metrics.CVAR_ALPHA  # of the episodes: the tail that the CVaR averages
     word: str = "violations"  # what the table calls it: violations or cost
 
     @classmethod
@@ -156,4 +156,4 @@ class CostMeasure(NamedTuple):
 
 @cache  # one function for each alpha, so that what it gave is known again
 def _cvar(alpha: float) -> Metric:
-    return metrics.cvar if alpha == metrics.WORST else partial(metrics.cvar, alpha=alpha)
+    return metrics.cvar if alpha == metrics.CVAR_ALPHA else partial(metrics.cvar, alpha=alpha)

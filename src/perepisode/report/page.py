@@ -42,7 +42,7 @@ def build(
     watch: Iterable[str | Path] = (),
     discussion: str | Path | None = None,
     cost_limit: float = NAN,
-    alpha: float = metrics.WORST,
+    alpha: float = metrics.CVAR_ALPHA,
     names: Mapping[str, str] | None = None,
     formats: Iterable[str] = ("svg",),
     echo: Callable[[Inputs, findings.Finding], None] = lambda *_: None,

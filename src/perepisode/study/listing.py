@@ -96,7 +96,7 @@ def _sharing(study: Study) -> str:
     packs = [[member.run() for member in task.members] for task in study.of_kind("train")]
     kinds: dict[tuple[str, ...], list[Run]] = {}
     for run in (run for runs in packs for run in runs):
-        kinds.setdefault(run.kind, []).append(run)
+        kinds.setdefault(run.objective_type, []).append(run)
     largest = max(map(len, packs))
     apart = [part for runs in kinds.values() for part in pack(runs, largest)]
     return (

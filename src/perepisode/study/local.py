@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from perepisode.runs import held
+from perepisode.runs import file_lock
 from perepisode.study import overview, run_task, state
 from perepisode.study.plan import Study
 from perepisode.study.task_folder import TaskFolder, last_line
@@ -97,7 +97,7 @@ def run_all(studies: Mapping[Path, Study], slots: list[dict[str, str]], view: ov
     """
     with contextlib.ExitStack() as locks:
         for out in studies:
-            locks.enter_context(held(out / "lock", f"the study in {out}"))
+            locks.enter_context(file_lock(out / "lock", f"the study in {out}"))
         view = view or overview.for_this_terminal(len(slots))
         supervisor = Supervisor(studies, slots)
         before = _forward_signals(supervisor)

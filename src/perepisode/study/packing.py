@@ -150,11 +150,11 @@ def pack(runs: Iterable[Run], size: int) -> list[tuple[Run, ...]]:
 
 def _dealt(runs: Sequence[Run], size: int) -> list[tuple[Run, ...]]:
     """As few parts as `size` allows, of equal length give or take one: no worker waits for one lone run."""
-    kinds = list(dict.fromkeys(run.kind for run in runs))
-    ordered, parts = sorted(runs, key=lambda run: kinds.index(run.kind)), math.ceil(len(runs) / size)
+    kinds = list(dict.fromkeys(run.objective_type for run in runs))
+    ordered, parts = sorted(runs, key=lambda run: kinds.index(run.objective_type)), math.ceil(len(runs) / size)
     return [tuple(ordered[part::parts]) for part in range(parts)]
 
 
 def programs(packs: Iterable[Iterable[Run]]) -> int:
     """How many different programs these packs are, each of which is compiled once."""
-    return len({frozenset(Counter((run.structure, run.kind) for run in pack).items()) for pack in packs})
+    return len({frozenset(Counter((run.structure, run.objective_type) for run in pack).items()) for pack in packs})

@@ -28,7 +28,7 @@ class Stopped(Exception):
     """A signal came while no training loop was there to heed it."""
 
 
-def main(out: Path, name: str, say=print) -> int:
+def main(out: Path, name: str, log=print) -> int:
     """Do the task unless it is done; an exit code."""
     study = plan.load(out)
     task, folder = study.task(name), TaskFolder.of(out, name)
@@ -38,26 +38,26 @@ def main(out: Path, name: str, say=print) -> int:
     try:
         with folder.at_work(), _heeding_signals():
             folder.forget_failure()
-            say(f"{name}: started at {time.strftime('%F %T')}")
+            log(f"{name}: started at {time.strftime('%F %T')}")
             KINDS[task.kind](study, task, Path(out))
             folder.finish(seconds=round(time.time() - began, 1), cpu_seconds=round(_cpu_seconds(), 1), after=after)
-            say(f"{name}: done")
+            log(f"{name}: done")
         return DONE
     except AlreadyRunning as error:  # a worker of an earlier start is still ending
-        say(f"{name}: {error}")
+        log(f"{name}: {error}")
         time.sleep(1.0)
         return RESUME
     except ConfigError as error:
-        return _told(folder, str(error), REFUSED, say)
+        return _told(folder, str(error), REFUSED, log)
     except Exception as error:
         kind = type(error).__name__
         if kind in ("Interrupted", "Stopped"):
-            say(f"{name}: {error}")
-            return _asked_to_move(task, Path(out), say) if "SIGUSR1" in str(error) else RESUME
+            log(f"{name}: {error}")
+            return _asked_to_move(task, Path(out), log) if "SIGUSR1" in str(error) else RESUME
         if kind == "DiskTrouble":
-            return _told(folder, str(error), DISK, say)
+            return _told(folder, str(error), DISK, log)
         traceback.print_exc()
-        return _told(folder, f"{kind}: {error}".splitlines()[0], FAILED, say)
+        return _told(folder, f"{kind}: {error}".splitlines()[0], FAILED, log)
 
 
 def _cpu_seconds() -> float:
@@ -66,19 +66,19 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _told(folder: TaskFolder, reason: str, code: int, say) -> int:
-    say(f"{folder.path.name}: {reason}")
+def _told(folder: TaskFolder, reason: str, code: int, log) -> int:
+    log(f"{folder.path.name}: {reason}")
     with contextlib.suppress(OSError):
         folder.fail(reason)
     return code
 
 
-def _asked_to_move(task: plan.Task, out: Path, say) -> int:
+def _asked_to_move(task: plan.Task, out: Path, log) -> int:
     """SIGUSR1 is what the cluster sends before a time limit; the job itself asks to be queued again."""
     from perepisode.study import slurm
 
     trouble = slurm.requeue_this_job(task, out)
-    return _told(TaskFolder.of(out, task.name), trouble, FAILED, say) if trouble else RESUME
+    return _told(TaskFolder.of(out, task.name), trouble, FAILED, log) if trouble else RESUME
 
 
 # ---- the kinds of task --------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def distill_utility(study: plan.Study, task: plan.Task, out: Path) -> None:
 
 def report(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.report.page import build
-    from perepisode.zoo import one as agent
+    from perepisode.zoo import find_one as agent
 
     judged = [*study.of_kind("train"), *study.of_kind("judge")]
     tables = [path for one in judged if (path := table_of(out, one)).exists()]
@@ -229,7 +229,7 @@ if __name__ == "__main__":
         die_with(int(os.environ["PEREPISODE_SUPERVISOR"]))
     try:
         plugins.load_plugins()
-        code = main(Path(sys.argv[1]), sys.argv[2], say=lambda text: print(text, flush=True))
+        code = main(Path(sys.argv[1]), sys.argv[2], log=lambda text: print(text, flush=True))
     except ConfigError as error:
         print(f"perepisode: {error}", file=sys.stderr)
         code = REFUSED

@@ -15,7 +15,7 @@ from typing import Any
 
 from perepisode import safe_io
 from perepisode.config import ConfigError
-from perepisode.runs import held, write_atomically
+from perepisode.runs import file_lock, write_atomically
 
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0  # a worker on another machine that was not heard of for so long is taken to be gone
@@ -67,7 +67,7 @@ class TaskFolder:
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
         """Hold the task, so that no second worker takes it, and give signs of life until it ends."""
-        with held(self.path / "lock", "this task"):
+        with file_lock(self.path / "lock", "this task"):
             stop = threading.Event()
             thread = threading.Thread(target=self._beat, args=(stop,), daemon=True)
             thread.start()

@@ -64,14 +64,14 @@ class Checkpoints:
         if writing is not None:
             writing.result()
 
-    def restore(self, like: Any, say: Callable[[str], None]) -> Any | None:
+    def restore(self, like: Any, log: Callable[[str], None]) -> Any | None:
         """The newest state that reads back whole, shaped like `like`; None if there is none."""
         for update in sorted(self._manager.all_steps(), reverse=True):
             try:
                 return self._read(update, like)
             except Exception as error:  # orbax and tensorstore raise many kinds for a damaged folder
                 reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
-                say(f"checkpoint {update} is damaged ({reason}); falling back to the one before")
+                log(f"checkpoint {update} is damaged ({reason}); falling back to the one before")
                 shutil.rmtree(self.folder / str(update), ignore_errors=True)
                 self._manager.reload()
         return None

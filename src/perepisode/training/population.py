@@ -108,13 +108,13 @@ def _join(parts):
 def order(runs: Sequence[Run]) -> tuple[Run, ...]:
     """The runs as a population holds them: those of one kind side by side, otherwise as given."""
     kinds = _kinds(runs)
-    return tuple(sorted(runs, key=lambda run: kinds.index(run.kind)))
+    return tuple(sorted(runs, key=lambda run: kinds.index(run.objective_type)))
 
 
 def gather(runs: Sequence[Run], files: Mapping[str, Any] | None = None) -> Population:
     """The population of these runs, which must already be in `order`; `files` holds what their settings name."""
     assert tuple(runs) == order(runs)
-    stacks = [[run.objective(files) for run in runs if run.kind == kind] for kind in _kinds(runs)]
+    stacks = [[run.objective(files) for run in runs if run.objective_type == kind] for kind in _kinds(runs)]
     keys = [jax.random.split(jax.random.key(run.seed)) for run in runs]
     return Population(
         keys=jnp.stack([k[0] for k in keys]),
@@ -131,7 +131,7 @@ def gather(runs: Sequence[Run], files: Mapping[str, Any] | None = None) -> Popul
 
 
 def _kinds(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    return list(dict.fromkeys(run.kind for run in runs))
+    return list(dict.fromkeys(run.objective_type for run in runs))
 
 
 def _stack(objectives: Sequence[Objective]) -> Objective:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from perepisode import console, settings
-from perepisode.runs import Run, stated
+from perepisode.runs import Run, flat_settings
 
 Row = dict[str, Any]
 Rows = list[list[Row]]
@@ -88,7 +88,7 @@ def labels(runs: Sequence[Run], among: Sequence[Run] = ()) -> list[str]:
     known, runs = len(runs), [*runs, *among]
     named = [f"{run.method} {run.arm}{' γ=1' if run.gamma == 1 else ''}".strip() for run in runs]
     columns = [{"dilemma": run.dilemma, "gamma": run.gamma, "detector": run.detector} for run in runs]
-    apart = settings.distinguish_arms(named, [own | stated(run.to_json()) for own, run in zip(columns, runs)])
+    apart = settings.distinguish_arms(named, [own | flat_settings(run.to_json()) for own, run in zip(columns, runs)])
     return [", ".join(filter(None, pair)) for pair in zip(named, apart)][:known]
 
 

@@ -22,7 +22,7 @@ from perepisode import environments, safe_io
 from perepisode import metrics as metric  # `metrics` are what an update returns
 from perepisode.config import ConfigError, canonical
 from perepisode.environments import check_env
-from perepisode.runs import Run, RunFolder, held, save_policy, write_atomically
+from perepisode.runs import Run, RunFolder, file_lock, save_policy, write_atomically
 from perepisode.training import network, population, ppo
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.progress import Progress
@@ -53,7 +53,7 @@ class TrainingOptions:
     checkpoint_seconds: float = 600.0
     progress: Progress = field(default_factory=Progress)
     files: Mapping[str, bytes] = field(default_factory=dict)  # content of those that settings name, by that name
-    say: Callable[[str], None] = print
+    log: Callable[[str], None] = print
     devices: int = 1  # devices of this machine that share the population, by runs
     asked: Callable[[], str | None] = lambda: None  # the signal that came before the training loop could heed it
 
@@ -68,11 +68,11 @@ def train(runs: Sequence[Run], options: TrainingOptions) -> list[RunFolder]:
     with disk_trouble(options.out):
         for run, folder in zip(runs, folders):
             folder.open(run, _device())
-            folder.keep({name: files[digest] for name, digest in run.files.items()})
+            folder.store_files({name: files[digest] for name, digest in run.files.items()})
         if all(folder.done or folder.failed for folder in folders):
             return folders
         home = Path(options.out) / "populations" / population_id(runs)
-        with held(home / "lock", str(home), "wait for it"):
+        with file_lock(home / "lock", str(home), "wait for it"):
             _train(runs, folders, files, home, options)
     return folders
 
@@ -102,7 +102,7 @@ def population_id(runs: Sequence[Run]) -> str:
 
 def _kept(runs: Sequence[Run], folders: Sequence[RunFolder]) -> dict[str, bytes]:
     """What earlier starts put into these folders."""
-    return {k: v for run, folder in zip(runs, folders) if run.files for k, v in run.named(folder).items()}
+    return {k: v for run, folder in zip(runs, folders) if run.files for k, v in run.files_from(folder).items()}
 
 
 def _train(
@@ -113,7 +113,7 @@ def _train(
     params = ppo.initial_params(program, members, [run.seed for run in runs])
     begin = jax.jit(partial(ppo.init, program))
     checkpoints = Checkpoints(home / "checkpoints")
-    state = checkpoints.restore(jax.eval_shape(begin, members, params), options.say)
+    state = checkpoints.restore(jax.eval_shape(begin, members, params), options.log)
     done = 0 if state is None else int(state.update)
     for folder in folders:
         folder.truncate_metrics(done)

@@ -22,7 +22,7 @@ import numpy as np
 
 from perepisode import legacy, safe_io
 from perepisode.config import ConfigError, canonical
-from perepisode.runs import Run, described, write_atomically
+from perepisode.runs import Run, parse_run, write_atomically
 from perepisode.zoo import quantization
 
 FORMAT = 2  # of agent files; 1 is read too (legacy.py), any other refused
@@ -41,26 +41,26 @@ class AgentFile:
     done = True
     failed = None
 
-    def beside(self, ending: str) -> Path:
+    def sibling(self, ending: str) -> Path:
         """A file of the same agent.  Names hold dots (`ser-w0.1`), so an ending is never taken for one of them."""
         return self.path.with_name(self.path.name.removesuffix(ENDING) + ending)
 
     @property
     def metrics(self) -> Path:
-        return self.beside(".metrics.jsonl")
+        return self.sibling(".metrics.jsonl")
 
     @cached_property
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """What NAME.json says, both files being whole and belonging together; ConfigError otherwise."""
         return self._read()[0]
 
     def read(self) -> Run:
-        return described(self.about["run"], self.beside(".json"), FETCH)
+        return parse_run(self.metadata["run"], self.sibling(".json"), FETCH)
 
-    def kept(self, name: str) -> bytes | None:
+    def stored_file(self, name: str) -> bytes | None:
         """The content of the file that a setting of the run names; None where there is none."""
         try:
-            return base64.b64decode(self.about["files"][name], validate=True)
+            return base64.b64decode(self.metadata["files"][name], validate=True)
         except (KeyError, TypeError):
             return None
         except ValueError:
@@ -69,7 +69,7 @@ class AgentFile:
     @property
     def id(self) -> str:
         """Of the policy itself: the first digits of its sha256."""
-        return self.about["policy"]["sha256"][:12]
+        return self.metadata["policy"]["sha256"][:12]
 
     def load(self) -> tuple[Run, dict[str, np.ndarray]]:
         """The run and its weights, float32."""
@@ -77,14 +77,14 @@ class AgentFile:
 
         about, content = self._read()
         try:
-            return self.read(), quantization.restored(load(content), about["policy"]["rows"])
+            return self.read(), quantization.dequantize(load(content), about["policy"]["rows"])
         except ConfigError:
             raise
         except Exception as error:  # safetensors raises its own kinds, NumPy others
             raise ConfigError(f"{self.path} is no agent's policy ({safe_io.first_line(error)}); {FETCH}") from None
 
     def _read(self) -> tuple[dict[str, Any], bytes]:
-        about = _about(self.beside(".json"))
+        about = _about(self.sibling(".json"))
         content = safe_io.read_bytes(self.path, FETCH, LARGEST)
         if hashlib.sha256(content).hexdigest() != about["policy"]["sha256"]:
             raise ConfigError(
@@ -101,13 +101,13 @@ def write(
     """Both files, the policy last: it alone makes the pair complete."""
     from safetensors.numpy import save
 
-    tensors, sizes = quantization.rounded(weights, initial)
+    tensors, sizes = quantization.quantize(weights, initial)
     policy = {"quantization": quantization.METHOD, "rows": sizes}
     about = {"format": FORMAT, **about, "licence": LICENCE, "policy": policy}
     content = save({name: np.ascontiguousarray(x) for name, x in tensors.items()}, metadata={"json": _digest(about)})
     policy["sha256"] = hashlib.sha256(content).hexdigest()
     file = AgentFile(path)
-    write_atomically(file.beside(".json"), json.dumps(about, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomically(file.sibling(".json"), json.dumps(about, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     write_atomically(path, content)
     return file
 

@@ -17,7 +17,7 @@ MAX_ROWS = 1_000_000  # of one kernel: a file that claims more is not an agent's
 Weights = Mapping[str, np.ndarray]
 
 
-def rounded(weights: Weights, initial: Weights) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+def quantize(weights: Weights, initial: Weights) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """The tensors of an agent file, and how many rows each kernel has that not all rows are kept of.
 
     `initial` are the weights that training began with, by the same names.
@@ -38,7 +38,7 @@ def rounded(weights: Weights, initial: Weights) -> tuple[dict[str, np.ndarray], 
     return tensors, sizes
 
 
-def restored(tensors: Weights, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+def dequantize(tensors: Weights, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
     """The weights again, float32; ValueError with the reason where the tensors do not belong together."""
     weights = {}
     for name, value in tensors.items():

@@ -4,8 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from perepisode.config import ConfigError
-from perepisode.runs import RunFolder
-from perepisode.runs import find as find_runs
+from perepisode.runs import RunFolder, find_run_folders
 from perepisode.zoo.agent_file import ENDING, AgentFile
 
 BUNDLED = Path(__file__).parent / "bundled"  # <dilemma>/<agent>.safetensors, part of the package
@@ -26,7 +25,7 @@ def find(name: str | Path) -> list[AgentSource]:
     """
     path = Path(name)
     if path.is_dir():
-        return list(find_runs(path))
+        return list(find_run_folders(path))
     if path.name.endswith((ENDING, ".json")):
         file = AgentFile(path.with_name(path.name.removesuffix(".json").removesuffix(ENDING) + ENDING))
         if file.path.is_file():
@@ -42,7 +41,7 @@ def bundled_agent(name: str) -> AgentFile:
     return AgentFile(BUNDLED / f"{name}{ENDING}")
 
 
-def one(name: str | Path) -> AgentSource:
+def find_one(name: str | Path) -> AgentSource:
     """The one agent that this names."""
     found = find(name)
     if not found:
@@ -57,4 +56,4 @@ def one(name: str | Path) -> AgentSource:
 @cache
 def bundled() -> dict[str, AgentFile]:
     """The agents that ship, by the id of their run; starts no device."""
-    return {file.about["run"]["id"]: file for file in map(bundled_agent, names())}
+    return {file.metadata["run"]["id"]: file for file in map(bundled_agent, names())}

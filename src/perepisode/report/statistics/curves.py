@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from perepisode import legacy, safe_io
-from perepisode.runs import RunFolder, stated
+from perepisode.runs import RunFolder, flat_settings
 from perepisode.settings import distinguish_arms
 from perepisode.zoo import AgentFile, AgentSource
 
@@ -58,7 +58,7 @@ def read(sources: Iterable[str | Path | AgentSource], arms: Mapping[str, str] | 
     plains = [plain for plain, _ in found]
     named = [tuple(plain.get(name) for name in ("dilemma", "method", "arm")) for plain in plains]
     curves = []
-    for (plain, metrics), more in zip(found, distinguish_arms(named, list(map(stated, plains)))):
+    for (plain, metrics), more in zip(found, distinguish_arms(named, list(map(flat_settings, plains)))):
         arm = ", ".join(filter(None, (plain.get("arm"), more)))
         curves.append(_read_run({**plain, "arm": (arms or {}).get(str(plain.get("id")), arm)}, metrics))
     return [curve for curve in curves if curve is not None]
@@ -67,7 +67,7 @@ def read(sources: Iterable[str | Path | AgentSource], arms: Mapping[str, str] | 
 def _with_metrics(source: str | Path | AgentSource) -> list[tuple[dict, Path]]:
     """What a run is, as plain values, and the file of its metrics."""
     if isinstance(source, AgentFile):
-        return [(source.about["run"], source.metrics)] if source.metrics.exists() else []
+        return [(source.metadata["run"], source.metrics)] if source.metrics.exists() else []
     path = source.path if isinstance(source, RunFolder) else Path(source)
     return [(_plain(folder), folder / "metrics.jsonl") for folder in _run_folders(path)]
 

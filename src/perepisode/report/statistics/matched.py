@@ -200,8 +200,8 @@ def _read(
     distinguish_arms = not compare.welch(axis.each(high), axis.each(low)).p >= TOLD_APART
     between = _Between(low, high)
 
-    def read(mix: compare.Mix) -> compare.Reading:
-        found = compare.read_between(axis.each(low), axis.each(high), level, mix)
+    def read(mix: compare.Mix) -> compare.Interpolation:
+        found = compare.interpolate(axis.each(low), axis.each(high), level, mix)
         return found if distinguish_arms else found._replace(value=found.value._replace(half=float("nan")))
 
     tails = read(between.cvar())

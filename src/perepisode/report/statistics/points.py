@@ -176,7 +176,7 @@ class View:
 class Episodes:
     """The table sorted once by run, so that every view is cheap however many rows there are."""
 
-    def __init__(self, table: pd.DataFrame, limit: float = NAN, alpha: float = metrics.WORST):
+    def __init__(self, table: pd.DataFrame, limit: float = NAN, alpha: float = metrics.CVAR_ALPHA):
         self._asked = limit, alpha, table.attrs.get("word", "violations")
         self.environment = str(table["environment"].iloc[0])
         self.dilemmas = tables.dilemmas(table)
@@ -190,7 +190,7 @@ class Episodes:
         self._slices = [slice(low, high) for low, high in itertools.pairwise(bounds)]
         firsts = order[bounds[:-1]]
         self._keys = table[_KEYS].iloc[firsts].reset_index(drop=True)
-        self.settings = [tables.stated(text) for text in table["settings"].cat.categories]
+        self.settings = [tables.parse_settings(text) for text in table["settings"].cat.categories]
         self.methods = list(self._keys["method"].unique())
         self.arms = dict(zip(self._keys["run"], self._keys["arm"]))
         self._steps = table["total_timesteps"].to_numpy(float)[firsts]
