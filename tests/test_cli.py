@@ -43,9 +43,9 @@ def test_wrong_values_are_one_line():
         ("train --seeds --budget 1", "--seeds is given no value"),
         ("report x.csv --names --cost-limit 1", "--names is given no value"),
         ("study plan --bench", "--bench is given no value"),  # one value
-        ("train --steps 1e4x", "--steps/--total-timesteps: '1e4x' is no number"),
-        ("bench --num-envs many", "--num-envs: 'many' is no whole number"),
-        ("train --chunk 1.5", "--chunk: '1.5' is no whole number"),
+        ("train --steps 1e4x", "--steps/--total-timesteps: '1e4x' is not a number"),
+        ("bench --num-envs many", "--num-envs: 'many' is not a whole number"),
+        ("train --chunk 1.5", "--chunk: '1.5' is not a whole number"),
     ],
 )
 def test_a_value_that_is_missing_or_no_number_is_named_with_its_option(arguments, said, capsys):

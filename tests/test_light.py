@@ -98,7 +98,7 @@ def test_what_needs_them_says_so_in_one_line(answers, line):
     assert (code, out) == (2, "")
     assert err == (
         f"perepisode: perepisode {NEEDS[line]} needs jax, optax, craftax, orbax and safetensors; "
-        "install what is missing, in the clone: pip install -c requirements.lock '.[train]'\n"
+        "run this in the clone: pip install -c requirements.lock '.[train]'\n"
     )
 
 
@@ -109,7 +109,7 @@ def test_wherever_one_is_missed_it_is_said(capsys):
         raise ModuleNotFoundError("No module named 'jax.numpy'", name="jax.numpy")
 
     assert cli.run(traced) == 2
-    said = "this needs jax; install what is missing, in the clone: pip install -c requirements.lock '.[train]'"
+    said = "this needs jax; run this in the clone: pip install -c requirements.lock '.[train]'"
     assert capsys.readouterr().err == f"perepisode: {said}\n"
     with pytest.raises(ModuleNotFoundError):  # any other is a bug
         cli.run(lambda: (_ for _ in ()).throw(ModuleNotFoundError("No module named 'x'", name="x")))

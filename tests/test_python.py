@@ -102,7 +102,7 @@ def test_what_the_command_refuses_is_refused_by_the_same_sentence(story):
     assert story.message == "budget=-1 is out of range; budget must be a number, at least 0"
     refusals = [
         (lambda: perepisode.train("temptation", "ser", weight=1, seeds=-1), "seeds=-1 is out of range"),
-        (lambda: perepisode.train("temptation", "ser", weight="much"), "weight='much' is no number"),
+        (lambda: perepisode.train("temptation", "ser", weight="much"), "weight='much' is not a number"),
         (lambda: perepisode.train("temptation", "ser", wieght=1), "no setting is called 'wieght' here"),
         (lambda: perepisode.train("tempation", "ser", weight=1), "env 'tempation' is unknown; choose from"),
         (lambda: perepisode.train(perepisode.Environment), "Environment is no declared env; it needs its decorator"),

@@ -249,7 +249,7 @@ def _values(texts: dict[str, list[str]], owners: dict[str, type], files: dict[st
         if len(set(typed)) < len(typed):
             raise ConfigError(f"--{one.name} {' '.join(typed)} names a value twice")
         contents = [safe_io.read_bytes(text, "give another file") for text in typed if one.file]
-        given[owner][one.name] = values = list(map(safe_io.digest, contents) if one.file else map(one.read, typed))
+        given[owner][one.name] = values = list(map(safe_io.digest, contents) if one.file else map(one.parse, typed))
         files |= zip(values, contents)
     return given
 
@@ -498,9 +498,9 @@ def _unboxed(box: str) -> str:
     inside = " ".join(re.sub("[│╭╮╰╯\n]|\x1b.*?m", " ", box).split())
     parts = [part.strip() for part in re.split("─+|-{3,}", inside)]  # dashes where a terminal knows ASCII alone
     wrong = next((part for part in parts if ":" in part or "xpected" in part), "the words cannot be read").rstrip(".")
-    wrong = re.sub(r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is no whole number", wrong)
+    wrong = re.sub(r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is not a whole number", wrong)
     wrong = re.sub(r"Could not find valid parse for arguments: \[(.*)\]", r"\1 cannot be read", wrong)
-    wrong = re.sub(r"could not convert string to float: ('.*?')", r"\1 is no number", wrong)
+    wrong = re.sub(r"could not convert string to float: ('.*?')", r"\1 is not a number", wrong)
     wrong = re.sub(r"no type matching .*?\['(.*?)'\]\. Got errors: .*(is no (whole )?number)", r"'\1' \2", wrong)
     wrong = re.sub(r"Missing value for argument '(.*?)'.*", r"\1 is given no value", wrong)
     wrong = wrong.removeprefix("Error parsing ")
@@ -539,11 +539,11 @@ def _told(error: Exception) -> int:
     if type(error).__name__ == "Interrupted":
         _say(f"{error}; start the same command again to go on")
         return EXIT_RESUME
-    if type(error).__name__ == "DiskTrouble" or getattr(error, "errno", None) in (ENOSPC, EDQUOT, EIO):
+    if type(error).__name__ == "DiskError" or getattr(error, "errno", None) in (ENOSPC, EDQUOT, EIO):
         _say(error)
         return EXIT_DISK
     if isinstance(error, ModuleNotFoundError) and (missing := (error.name or "").split(".")[0]) in lazy.TRAINING:
-        _say(lazy.lacking("this", [missing]))
+        _say(lazy.missing_message("this", [missing]))
         return EXIT_USAGE
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         _say("there is not enough memory for this; use fewer worlds, a smaller network or fewer runs at a time")

@@ -94,7 +94,7 @@ def _plain_numbers(value: Any) -> Any:
     return value
 
 
-def one_of(what: str, value: str, known: Iterable[str], hint: str = "") -> None:
+def check_choice(what: str, value: str, known: Iterable[str], hint: str = "") -> None:
     """Refuse a word that is not among those known."""
     if value not in known:
         raise ConfigError(f"{what} {value!r} is unknown; choose from {', '.join(known)}{hint}")

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perepisode import safe_io
-from perepisode.config import ConfigError, one_of
+from perepisode.config import ConfigError, check_choice
 
 ENV_VARIABLE = "PEREPISODE_PLUGINS"
 STANDARD_LIBRARY = Path(os.__file__).resolve().parent
@@ -47,7 +47,7 @@ def resolve(what: str, given: str | type, known: Mapping[str, type]) -> str:
             raise ConfigError(f"{given.__qualname__} is no declared {what}; it needs its decorator (docs/tutorials/bring-your-environment.md)")
         return name
     if ":" not in given:
-        one_of(what, given, known, "; or give your own as file.py:Class or module:Class")
+        check_choice(what, given, known, "; or give your own as file.py:Class or module:Class")
         return given
     where, _, wanted = given.rpartition(":")
     asked = f"--{what} {given}"
@@ -174,12 +174,12 @@ def missing_class_hint(stated: Mapping[str, str]) -> str:
 def _read_sources(cls: type) -> ClassSources:
     contents: dict[str, bytes] = {}
     more: dict[str, str] = {}
-    for part in (*cls.__mro__, *getattr(cls, "made_with", ())):
+    for part in (*cls.__mro__, *getattr(cls, "source_objects", ())):
         package = part.__module__.partition(".")[0]
         if package != "perepisode" and not _in_standard_library(part.__module__):
             _join(contents, *_source(part))
             more |= _version(package)
-    making = getattr(cls, "making", "") or (_class_contents(cls) if "<locals>" in cls.__qualname__ else "")
+    making = getattr(cls, "constructor_args", "") or (_class_contents(cls) if "<locals>" in cls.__qualname__ else "")
     if making and contents:
         more[f"the making of {getattr(cls, 'name', cls.__name__)}"] = safe_io.digest(making.encode())
     return ClassSources(contents, more)

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from perepisode import __version__, legacy, plugins, safe_io, settings
-from perepisode.config import MAX_SEED, MAX_STEPS, ConfigError, PPOConfig, canonical, one_of
+from perepisode.config import MAX_SEED, MAX_STEPS, ConfigError, PPOConfig, canonical, check_choice
 from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS, Objective
 from perepisode.settings import setting
@@ -82,7 +82,7 @@ class Run:
     def objective_type(self) -> tuple[str, ...]:
         """What decides how its objective computes: the method, and those of its settings that are words."""
         own = settings.of(METHODS[self.method]).values()
-        return self.method, *(str(self.method_settings.get(one.name, one.default)) for one in own if one.word)
+        return self.method, *(str(self.method_settings.get(one.name, one.default)) for one in own if one.static)
 
     @property
     def files(self) -> dict[str, str]:
@@ -122,19 +122,19 @@ class Run:
             raise ConfigError(f"run has unknown entries {sorted(extra)}; this version knows {sorted(known)}")
         values = {k: v for k, v in plain.items() if k in known}
         source = dict(plain.get("source", {}))
-        one_of("env", values["env"], ENVIRONMENTS, plugins.missing_class_hint(source))
-        one_of("method", values["method"], METHODS, plugins.missing_class_hint(source))
+        check_choice("env", values["env"], ENVIRONMENTS, plugins.missing_class_hint(source))
+        check_choice("method", values["method"], METHODS, plugins.missing_class_hint(source))
         run = cls(**{**values, "ppo": PPOConfig(**values["ppo"])})
         plugins.check_sources(source, run.source)
         return run
 
     def checked(self) -> Run:
         """This run, or ConfigError with the value and the remedy."""
-        one_of("env", self.env, ENVIRONMENTS)
-        one_of("dilemma", self.dilemma, ENVIRONMENTS[self.env].dilemmas)
-        one_of("method", self.method, METHODS)
-        one_of("detector", self.detector, ("exact", "paper"))
-        one_of("cost_per", self.cost_per, ("step", "event"))
+        check_choice("env", self.env, ENVIRONMENTS)
+        check_choice("dilemma", self.dilemma, ENVIRONMENTS[self.env].dilemmas)
+        check_choice("method", self.method, METHODS)
+        check_choice("detector", self.detector, ("exact", "paper"))
+        check_choice("cost_per", self.cost_per, ("step", "event"))
         settings.check(METHODS[self.method], self.method_settings, self.method)
         settings.check(ENVIRONMENTS[self.env], self.env_settings, self.env)
         ENVIRONMENTS[self.env](**self.env_settings)  # which may refuse what does not go together

@@ -79,7 +79,7 @@ WRONG = {
     "rows in disorder": lambda t, s: t.update({"embedding.0.rows": t["embedding.0.rows"][::-1].copy()}),
     "a negative row": lambda t, s: t.update({"embedding.0.rows": t["embedding.0.rows"] - 1}),
     "a size that would fill the memory": lambda t, s: s.update({"embedding.0": 10**12}),
-    "a size that is no number": lambda t, s: s.update({"embedding.0": "2"}),
+    "a size that is not a number": lambda t, s: s.update({"embedding.0": "2"}),
     "another type": lambda t, s: t.update({"actor.0.0": t["actor.0.0"].astype(np.int16)}),
     "not finite": lambda t, s: t.update({"actor.0.0.scale": np.full(4, np.nan, np.float32)}),
     "no bias": lambda t, s: t.pop("embedding_bias"),

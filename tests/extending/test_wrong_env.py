@@ -52,12 +52,12 @@ def test_a_sum_that_falls_within_an_episode_is_less_than_no_violation():
     env = environments.make("temptation")
     ended = np.array([[False, True], [True, False], [False, False]])
     right = np.array([[[1], [4]], [[3], [0]], [[0], [2]]])
-    check_env.counted(env, ended, right)
+    check_env.check_totals(env, ended, right)
     for place, value in (((0, 0), -1), ((1, 0), 0), ((2, 1), -1)):
         wrong = right.copy()
         wrong[place] = value
         with pytest.raises(ConfigError, match="temptation counted less than no violation of temptation"):
-            check_env.counted(env, ended, wrong)
+            check_env.check_totals(env, ended, wrong)
 
 
 def test_training_and_judging_refuse_counts_below_zero(tmp_path):

@@ -65,7 +65,7 @@ def test_it_is_as_loud_as_the_inputs_are_many():
     env = Temptation()
     members = population.gather([Run("temptation", "temptation", "esr", {"budget": 1, "accrued_obs": "scaled"})])
     program = ppo.Program(env, MINIATURE, 1, 1)
-    told = ppo.accrued_features(program, members, Accrued.nothing((1,)).plus(jnp.zeros(1), jnp.ones(1)))
+    told = ppo.accrued_features(program, members, Accrued.zeros((1,)).add(jnp.zeros(1), jnp.ones(1)))
     assert np.asarray(told)[0, 2] == pytest.approx((3 + 7) ** 0.5 / 3)
 
 

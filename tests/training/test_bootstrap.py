@@ -46,7 +46,7 @@ def replayed(program, members, state, actions):
     episode_state, reset_pool = state.runner.episode_state, state.runner.reset_pool
     found = []
     for action in np.swapaxes(actions, 0, 1):
-        episode_state, reset_pool = population.settle(program.env, members, episode_state, reset_pool)
+        episode_state, reset_pool = population.reset_ended(program.env, members, episode_state, reset_pool)
         episode_state, reward, record = population.advance(
             program.env, members, state.duals, episode_state, jnp.asarray(action)
         )

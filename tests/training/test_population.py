@@ -45,7 +45,7 @@ RUNS = [small_run("erm", enforcement="heuristic"), small_run("erm", seed=7, enfo
 
 def whole_step(env, members, duals, episode_state, stock, actions):
     """Both halves → the worlds played in, what goes on, the stock, rewards, the record."""
-    episode_state, stock = population.settle(env, members, episode_state, stock)
+    episode_state, stock = population.reset_ended(env, members, episode_state, stock)
     return episode_state, *population.advance(env, members, duals, episode_state, actions), stock
 
 
@@ -132,7 +132,7 @@ def test_mixed_methods_keep_their_own_numbers():
     before = population.Accrued(jnp.zeros((3, 1)), jnp.zeros((3, 1)))
     after = population.Accrued(jnp.ones((3, 1)), jnp.ones((3, 1)))
     duals = (members.init_duals()[0], jnp.array([4.0]))
-    rewards = members.joined(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, after)
+    rewards = members.map_with_dual(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, after)
     np.testing.assert_allclose(rewards[:, 0], [1 - 5, 1 - 20, 1 - 4])
 
 
@@ -221,7 +221,7 @@ def test_a_diverging_member_is_stopped_and_the_others_go_on():
 def test_the_world_of_an_episode_does_not_depend_on_batch_size():
     members = population.gather(RUNS)
     a, b = (
-        population.settle(Temptation(), members, *population.start(Temptation(), members, 4, batch))[0]
+        population.reset_ended(Temptation(), members, *population.start(Temptation(), members, 4, batch))[0]
         for batch in (2, 9)
     )
     np.testing.assert_array_equal(a.env.max_gain, b.env.max_gain)

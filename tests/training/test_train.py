@@ -23,7 +23,7 @@ from perepisode.environments.temptation import MINIATURE
 from perepisode.runs import Run, RunFolder, find_run_folders, file_lock
 from perepisode.training import train as training
 from perepisode.training.checkpoints import Checkpoints
-from perepisode.training.train import DiskTrouble, TrainingOptions, train
+from perepisode.training.train import DiskError, TrainingOptions, train
 
 CONFIG = replace(MINIATURE, num_envs=8, num_steps=16, update_epochs=1, num_minibatches=2, hidden_size=8)
 UPDATES = 60
@@ -118,7 +118,7 @@ def test_methods_that_train_together_leave_what_each_leaves_alone(tmp_path):
         replace(short[0], method=name, method_settings=own) for name, own in (("esr", {"budget": 1}), ("saute", {}))
     ]
     with pytest.raises(training.Interrupted):
-        train(short, options(tmp_path / "together", asked=lambda: "SIGUSR1"))
+        train(short, options(tmp_path / "together", pending_signal=lambda: "SIGUSR1"))
     train(short, options(tmp_path / "together"))
     for one in short:
         train([one], options(tmp_path / "alone"))
@@ -154,7 +154,7 @@ def test_a_signal_checkpoints_and_says_resume_me(finished, tmp_path, number):
 def test_a_signal_that_came_before_the_loop_is_heeded(finished, tmp_path):
     """JAX can swallow what a handler raises while it compiles; the note of it must still count."""
     with pytest.raises(training.Interrupted, match="SIGUSR1 after 5 of"):
-        train(RUNS, options(tmp_path, asked=lambda: "SIGUSR1"))
+        train(RUNS, options(tmp_path, pending_signal=lambda: "SIGUSR1"))
     train(RUNS, options(tmp_path))
     assert results(tmp_path) == results(finished)
 
@@ -203,7 +203,7 @@ def test_a_full_disk_is_one_clear_line_and_harms_nothing(tmp_path):
     ):
         pytest.skip("cannot mount a small disk here")
     try:
-        with pytest.raises(DiskTrouble, match="what was written before is whole"):
+        with pytest.raises(DiskError, match="what was written before is whole"):
             train(RUNS, options(disk))
         for folder in find_run_folders(disk):
             folder.read()
@@ -267,7 +267,7 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"dilemma": "lying"}, "dilemma 'lying' is unknown"),
         ({"set": ("num_envs=10", "num_minibatches=4")}, "num_envs=10 does not divide into num_minibatches=4; use a multiple of 4"),
         ({"set": ("budget=-1",)}, "budget=-1 is out of range; budget must be a number, at least 0"),
-        ({"set": ("budget=one",)}, "budget='one' is no number"),
+        ({"set": ("budget=one",)}, "budget='one' is not a number"),
         ({"steps": float("nan")}, "steps=nan is out of range"),
         ({"steps": 1e99}, r"steps=1e\+99 is out of range; steps must be a number, at least 1 and at most 1e\+15"),
         ({"seeds": (-1,)}, "seeds=-1 is out of range; seeds must be a whole number, at least 0 and at most 4294967295"),
@@ -275,13 +275,13 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"chunk": 0}, "chunk=0 is out of range; chunk must be a whole number, at least 1"),
         ({"checkpoint_seconds": -1.0}, "checkpoint_seconds=-1.0 is out of range"),
         ({"method": ("ser",), "set": ("weight=inf",)}, "weight=inf is out of range"),
-        ({"method": ("lagrangian",), "set": ("budget=1", "lambda_lr=fast")}, "lambda_lr='fast' is no number; rate must be"),
+        ({"method": ("lagrangian",), "set": ("budget=1", "lambda_lr=fast")}, "lambda_lr='fast' is not a number; rate must be"),
         ({"set": ("budget=nan",)}, "budget=nan is out of range"),
         ({"set": ("rho_u=inf",)}, "rho_u=inf is out of range"),
         ({"set": ("offer_prob=1.5",)}, "offer_prob=1.5 is out of range; chance must be a number, at least 0 and at most 1"),
-        ({"set": ("horizon=2.5",)}, "horizon=2.5 is no whole number"),
+        ({"set": ("horizon=2.5",)}, "horizon=2.5 is not a whole number"),
         ({"set": ("learning_rate=0",)}, "learning_rate=0 is out of range; learning_rate must be a number, above 0"),
-        ({"set": ("anneal_lr=maybe",)}, "anneal_lr=maybe is neither true nor false"),
+        ({"set": ("anneal_lr=maybe",)}, "anneal_lr=maybe must be true or false"),
         ({"set": ("budget=1,2,1",)}, "--budget 1 2 1 names a value twice"),
         ({"set": ("budget=1", "budget=2")}, "budget is given twice"),
         ({"gamma": (0.0,)}, "gamma=0.0 is out of range; gamma must be a number, above 0 and at most 1"),
@@ -363,7 +363,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints._manager, "save", lambda *a, **k: may_write.wait(60) and write(*a, **k))
     state = {"x": jnp.arange(4.0)}
     checkpoints.save(1, state)  # returns though nothing is written yet
-    checkpoints.heed()
+    checkpoints.raise_write_error()
     assert not list((tmp_path / "checkpoints").glob("1"))
     may_write.set()
     checkpoints.wait()

@@ -57,7 +57,7 @@ class Outcome:
         return self.end_cause != EndCause.RUNNING
 
 
-NEVER = 2**31 - 1  # steps: a time that no episode reaches
+UNLIMITED_STEPS = 2**31 - 1  # steps: a time that no episode reaches
 
 
 @pytree
@@ -103,8 +103,8 @@ class Environment:
     actions: ClassVar[int]
     version: ClassVar[int] = 1  # raised when what it counts changes: a part of a run's id from 2 on
     violation_names: ClassVar[Mapping[str, str]] = {}  # what a violation of a dilemma is, where a word or two say it
-    made_with: ClassVar[tuple[Any, ...]] = ()  # classes and functions that it plays by: a run remembers them too
-    making: ClassVar[str] = ""  # what a call that made it was given, as text: a run remembers that too
+    source_objects: ClassVar[tuple[Any, ...]] = ()  # classes and functions that it plays by: a run remembers them too
+    constructor_args: ClassVar[str] = ""  # what a call that made it was given, as text: a run remembers that too
     reference: ClassVar[str] = ""  # package that sets results beside published ones (paper_comparison)
 
     # unless somebody says otherwise
@@ -149,7 +149,7 @@ class Environment:
     @property
     def max_episode_steps(self) -> int:
         """Steps after which an episode has ended at the latest; as many as can be counted where none is known."""
-        return NEVER
+        return UNLIMITED_STEPS
 
     def footprint(self) -> Footprint:
         """Found by tracing; a world that is slow to trace states it."""
@@ -182,7 +182,7 @@ ENVIRONMENTS: dict[str, type[Environment]] = {}
 MAX_ACTIONS = 2**16
 
 
-def action_type(env: Environment) -> str:
+def action_dtype(env: Environment) -> str:
     """How a table holds an action: in a byte where that is enough."""
     return "uint8" if env.actions <= 2**8 else "uint16"
 

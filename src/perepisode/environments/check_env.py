@@ -30,22 +30,22 @@ def check(env: Environment) -> Environment:
     seen = _traced(env, "observe", env.observe, state)
     parts = _traced(env, "encode", env.encode, seen)
     if not isinstance(parts, tuple) or not parts or any(len(part.shape) != 1 for part in parts):
-        shown = ", ".join(kind_of(leaf) for leaf in jax.tree.leaves(seen))
+        shown = ", ".join(array_type(leaf) for leaf in jax.tree.leaves(seen))
         raise ConfigError(f"{env.name}: observe must return one vector, not {shown}; or write an encode for it")
     reach = _traced(env, "violation_possible", env.violation_possible, state)
     _is(env, "violation_possible", reach, bool, (len(env.dilemmas),), "true or false for each dilemma")
     return env
 
 
-def counted(env: Environment, ended: np.ndarray, totals: np.ndarray) -> None:
+def check_totals(env: Environment, ended: np.ndarray, totals: np.ndarray) -> None:
     """Refuse totals [time, ..., dilemma] that fall within an episode: a step had less than no violation."""
     before = np.concatenate([np.zeros_like(totals[:1]), np.where(ended[:-1, ..., None], 0, totals[:-1])])
     fallen = (totals < before).reshape(-1, len(env.dilemmas)).any(axis=0)
     if fallen.any():
-        less_than_none(env.name, env.dilemmas[int(fallen.argmax())])
+        refuse_negative_count(env.name, env.dilemmas[int(fallen.argmax())])
 
 
-def less_than_none(env: str, dilemma: str) -> None:
+def refuse_negative_count(env: str, dilemma: str) -> None:
     raise ConfigError(f"{env} counted less than no violation of {dilemma}; Outcome.violations must be zero or more")
 
 
@@ -68,7 +68,7 @@ def _same_state(env: Environment, before: Any, after: Any) -> None:
         if (one.shape, one.dtype) != (other.shape, other.dtype):
             place = jax.tree_util.keystr(path)
             raise ConfigError(
-                f"{env.name}: the state{place} is {kind_of(one)} after reset and {kind_of(other)} after step; "
+                f"{env.name}: the state{place} is {array_type(one)} after reset and {array_type(other)} after step; "
                 "it must stay what it was"
             )
 
@@ -89,11 +89,11 @@ def _is(env: Environment, name: str, found: Any, kind: Any, shape: tuple[int, ..
     leaves = jax.tree.leaves(found)
     fits = len(leaves) == 1 and leaves[0] is found and found.shape == shape and jnp.issubdtype(found.dtype, kind)
     if not fits:
-        said = ", ".join(map(kind_of, leaves)) or "nothing"
+        said = ", ".join(map(array_type, leaves)) or "nothing"
         size = f" ({','.join(map(str, shape))})" if shape else ""
         raise ConfigError(f"{env.name}: {name} is {said}; it must be {wanted}{size and f', shape{size}'}")
 
 
-def kind_of(leaf: Any) -> str:
+def array_type(leaf: Any) -> str:
     """ "float32[3]": type and shape of an array."""
     return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"

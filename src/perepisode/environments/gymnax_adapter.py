@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from perepisode import plugins
 from perepisode.config import ConfigError
 from perepisode.environments import check_env
-from perepisode.environments.base import NEVER, EndCause, Environment, Outcome, register_env
+from perepisode.environments.base import UNLIMITED_STEPS, EndCause, Environment, Outcome, register_env
 from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree
 
@@ -92,7 +92,7 @@ class GymnaxAdapter(Environment):
         """A detector's count of one step."""
         found = None if count is None else jnp.asarray(count)
         if found is None or found.shape or not (found.dtype == bool or jnp.issubdtype(found.dtype, jnp.integer)):
-            said = "nothing" if found is None else check_env.kind_of(found)
+            said = "nothing" if found is None else check_env.array_type(found)
             raise ConfigError(
                 f"{self.name}: the detector of {dilemma} returns {said}; it must be one whole number or a bool"
             )
@@ -126,9 +126,9 @@ def from_gymnax(
         raise ConfigError(f"{name} has the actions {space}; a world needs a space of discrete ones")
     if unknown := sorted(set(declared) - set(dir(Environment))):
         raise ConfigError(f"{name}: a world declares no {unknown[0]!r} (docs/tutorials/bring-your-environment.md)")
-    max_episode_steps = max_episode_steps or getattr(params, "max_steps_in_episode", None) or NEVER
+    max_episode_steps = max_episode_steps or getattr(params, "max_steps_in_episode", None) or UNLIMITED_STEPS
     own = {
-        "__module__": sys._getframe(1).f_globals["__name__"],  # whose file a run remembers, with those of `made_with`
+        "__module__": sys._getframe(1).f_globals["__name__"],  # whose file a run remembers, with those of `source_objects`
         "__doc__": f"{name}, adopted.",
         "name": name,
         "actions": int(space.n),
@@ -137,8 +137,8 @@ def from_gymnax(
         "wrapped": env,
         "params": params,
         "max_episode_steps": max_episode_steps,
-        "made_with": (type(env), *filter(isfunction, detectors.values())),
-        "making": plugins.stable_repr((dict(_held(env)), params, max_episode_steps, dict(detectors))),
+        "source_objects": (type(env), *filter(isfunction, detectors.values())),
+        "constructor_args": plugins.stable_repr((dict(_held(env)), params, max_episode_steps, dict(detectors))),
     }
     return register_env(type(name.title().replace("_", ""), (GymnaxAdapter,), {**own, **declared}))
 

@@ -120,12 +120,12 @@ def _serve_run(batch: int, pool: ResetPool, states, episode_ids, waiting):
     # places beyond the count lie outside the array, where a scatter drops them
     places = jnp.where(lane < count, jnp.nonzero(waiting, size=batch, fill_value=envs)[0], envs)
     slots = jnp.minimum(used + lane, size - 1)
-    states = moved(states, pool.worlds, served, places, slot, slots)
+    states = scatter_states(states, pool.worlds, served, places, slot, slots)
     episode_ids = jnp.where(served, pool.handed + turn, episode_ids)
     return replace(pool, handed=pool.handed + count), states, episode_ids, waiting & ~served
 
 
-def moved(states, worlds, served: jax.Array, places: jax.Array, slot: Any = slice(None), slots: Any = None):
+def scatter_states(states, worlds, served: jax.Array, places: jax.Array, slot: Any = slice(None), slots: Any = None):
     """The states with a fresh world in every place that is `served`, which `places` lists; other numbers in it lie
     outside.  `slot` and `slots` say which world is for each place, and for each of `places`: its own if left out.
 

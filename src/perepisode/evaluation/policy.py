@@ -47,7 +47,7 @@ class Policy:
 
     def initial_carry(self) -> Carry:
         """Before the first step of an episode."""
-        return Carry(jnp.zeros((1, self.run.ppo.hidden_size)), jnp.ones(1, bool), Accrued.nothing())
+        return Carry(jnp.zeros((1, self.run.ppo.hidden_size)), jnp.ones(1, bool), Accrued.zeros())
 
     def act(self, carry: Carry, state: State, key: Key) -> tuple[jax.Array, Carry]:
         """An action drawn from the policy, and the mind after it."""
@@ -56,7 +56,7 @@ class Policy:
     def update(self, carry: Carry, outcome: Outcome) -> Carry:
         """The mind once the step's outcome is known: ESR's agents, among others, are told what they have accrued."""
         return Carry(
-            carry.hidden_state, carry.is_first, carry.accrued.plus(outcome.task_reward, self.cost_spec(outcome))
+            carry.hidden_state, carry.is_first, carry.accrued.add(outcome.task_reward, self.cost_spec(outcome))
         )
 
 

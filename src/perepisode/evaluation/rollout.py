@@ -24,14 +24,14 @@ import pandas as pd
 from perepisode import environments
 from perepisode.config import ConfigError, EvalConfig, canonical
 from perepisode.environments import check_env
-from perepisode.environments.base import EndCause, action_type
+from perepisode.environments.base import EndCause, action_dtype
 from perepisode.environments.reset_pool import episode_key, reset_key
 from perepisode.evaluation import episodes
 from perepisode.methods import Objective
 from perepisode.runs import Run, flat_settings, versions
 from perepisode.training import network, population, ppo
 from perepisode.training.population import Population
-from perepisode.training.train import params_of
+from perepisode.training.train import load_params
 from perepisode.zoo import AgentSource, find
 
 CHUNK = 256  # steps in one jitted call
@@ -68,7 +68,7 @@ class Agent:
 
 def accrued_obs_size(objective: Objective) -> int:
     """How many inputs tell an agent what it has accrued."""
-    return jax.eval_shape(lambda o: o.features(population.Accrued.nothing(), shown=1), objective).shape[-1]
+    return jax.eval_shape(lambda o: o.features(population.Accrued.zeros(), shown=1), objective).shape[-1]
 
 
 def evaluate(
@@ -136,7 +136,7 @@ def collect(
 
     `act(program, members, params, acting)` gives actions [run, env] and the next memory; any policy will do.
     """
-    runner = jax.jit(partial(ppo.begin_acting, program))(members)
+    runner = jax.jit(partial(ppo.init_runner, program))(members)
     records, actions, done = [], [], 0
     finished, told = np.zeros(runner.episode_state.is_first.shape, int), time.monotonic()
     while done < protocol.num_steps or (
@@ -158,7 +158,7 @@ def collect(
         )
     record = jax.tree.map(lambda *x: np.concatenate(x), *records)
     for totals in (record.totals.violations, record.totals.paper_violations):
-        check_env.counted(program.env, record.ended, totals)
+        check_env.check_totals(program.env, record.ended, totals)
     return record, np.concatenate(actions)
 
 
@@ -182,7 +182,7 @@ def assemble(agents: Sequence[Agent], protocol: EvalConfig):
     params = []
     for agent, extra in zip(agents, members.accrued_obs_sizes):
         like = network.init(0, network.input_sizes(env, extra), config.hidden_size, env.actions)
-        params.append(network.widen(params_of(agent.weights, like), env, max(members.accrued_obs_sizes)))
+        params.append(network.widen(load_params(agent.weights, like), env, max(members.accrued_obs_sizes)))
     return program, members, jax.tree.map(lambda *x: jnp.stack(x), *params)
 
 
@@ -191,14 +191,14 @@ def roll(act: Callable, program: ppo.Program, length: int, members: Population, 
     """`length` steps of every world; the record and the actions of each, [time, run, env]."""
 
     def body(runner, _):
-        runner = ppo.settle(program, members, runner)
+        runner = ppo.reset_ended(program, members, runner)
         actions, hidden_state = act(program, members, params, runner)
         episode_state, _, record = population.advance(
             program.env, members, members.init_duals(), runner.episode_state, actions
         )
         return ppo.RunnerState(episode_state, runner.reset_pool, hidden_state), (
             record,
-            actions.astype(action_type(program.env)),
+            actions.astype(action_dtype(program.env)),
         )
 
     return jax.lax.scan(body, runner, length=length)

@@ -197,6 +197,6 @@ def _number(name: str, value: Any) -> float:
     """As Python has it, which no sum is too large for; of a vector its first component, which is the task's own."""
     first = np.ravel(value)[:1]
     if first.dtype.kind not in "biuf" or not first.size:
-        raise ConfigError(f"{name} is {value!r}, which is no number")
+        raise ConfigError(f"{name} is {value!r}, which is not a number")
     number = first.item()
     return int(number) if isinstance(number, bool) else number

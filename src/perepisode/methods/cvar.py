@@ -43,7 +43,7 @@ class CvarConstraint(Objective):
             jnp.clip(dual.multiplier + self.lambda_lr * (constraint - self.budget), 0.0, 1000.0),
             dual.quantile - self.lambda_lr * (self.alpha - tail),
         )
-        return finished.moved(moved, dual)
+        return finished.select(moved, dual)
 
     def multiplier(self, dual):
         return dual.multiplier

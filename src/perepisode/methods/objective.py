@@ -51,12 +51,12 @@ class Accrued:
     def ethical_return(self) -> jax.Array:
         return -ETHICAL_PENALTY * self.violations
 
-    def plus(self, task_reward: jax.Array, charge: jax.Array) -> Accrued:
+    def add(self, task_reward: jax.Array, charge: jax.Array) -> Accrued:
         """After one more step."""
         return Accrued(self.task_return + task_reward, self.violations + charge)
 
     @classmethod
-    def nothing(cls, shape: tuple[int, ...] = ()) -> Accrued:
+    def zeros(cls, shape: tuple[int, ...] = ()) -> Accrued:
         return cls(jnp.zeros(shape), jnp.zeros(shape))
 
 
@@ -72,7 +72,7 @@ class Finished:
         count = self.ended.sum()
         return jnp.where(count > 0, jnp.where(self.ended, cost, 0.0).sum() / jnp.maximum(count, 1), otherwise)
 
-    def moved(self, new: Any, old: Any) -> Any:
+    def select(self, new: Any, old: Any) -> Any:
         """The new dual variables, or the old ones where no episode ended."""
         return jax.tree.map(lambda new, old: jnp.where(self.ended.any(), new, old), new, old)
 
@@ -114,7 +114,7 @@ class Objective:
 
     def episode_utility(self, dual: Any, totals: Accrued) -> jax.Array:
         """The whole episode's under this objective: its rewards' sum, since they telescope."""
-        return self.reward(dual, Accrued.nothing(totals.task_return.shape), totals)
+        return self.reward(dual, Accrued.zeros(totals.task_return.shape), totals)
 
     def features(self, accrued: Accrued, shown: int) -> jax.Array:
         """ν(R_acc), Eq. 7's observation, as `told` says it beside `shown` inputs of the world's own."""

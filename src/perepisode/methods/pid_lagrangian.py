@@ -42,7 +42,7 @@ class PidLagrangian(Objective):
         slope = jnp.maximum(0.0, mean_cost - dual.history[0])
         multiplier = jnp.maximum(0.0, self.kp * smoothed + integral + self.kd * slope)
         moved = PidDual(integral, smoothed, jnp.append(dual.history[1:], mean_cost), multiplier)
-        return finished.moved(moved, dual)
+        return finished.select(moved, dual)
 
     def multiplier(self, dual):
         return dual.multiplier

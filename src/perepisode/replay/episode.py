@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.config import ConfigError
-from perepisode.environments.base import EndCause, Environment, Outcome, State, action_type
+from perepisode.environments.base import EndCause, Environment, Outcome, State, action_dtype
 from perepisode.environments.reset_pool import step_key
 
 CHUNK = 256  # steps in one jitted call: one program for episodes of any length
@@ -161,7 +161,7 @@ def _actions(row: Mapping[str, Any], env: Environment) -> np.ndarray:
     content = row["actions"]
     if not isinstance(content, bytes) or not content:
         raise ConfigError("the row's actions are not bytes; a replay needs the parquet table that `evaluate` wrote")
-    kind = np.dtype(action_type(env))
+    kind = np.dtype(action_dtype(env))
     if len(content) % kind.itemsize:
         raise ConfigError(f"the row's actions are cut short; {env.name} has {kind.itemsize} bytes for each")
     actions = np.frombuffer(content, kind)

@@ -70,7 +70,7 @@ def select(
 ) -> Selection:
     """The `worst` episodes, each in another world, or the given rows: of a table, a run folder's table or an agent."""
     if worst < 0:
-        raise ConfigError(f"worst={worst} is no number of episodes; use 0 or more")
+        raise ConfigError(f"worst={worst} is not a number of episodes; use 0 or more")
     path, own = _locate(source, log)
     table = _read(path)
     wanted = {"run": own.read().id if own else None, "method": method, "arm": arm}

@@ -103,7 +103,7 @@ def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
         numbers = [item["return"], item["mean_violations"], item["cvar"], item.get("p_over", 0.0)]
         numbers += shares if isinstance(shares, list) else [None]
         if not all(np.isfinite(safe_io.as_float(value)) for value in numbers):
-            raise ValueError(f"exact optimum {item['label']!r} holds what is no number; write it again")
+            raise ValueError(f"exact optimum {item['label']!r} holds what is not a number; write it again")
     return items
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perepisode.config import ConfigError, SweepGrid, canonical, one_of
+from perepisode.config import ConfigError, SweepGrid, canonical, check_choice
 from perepisode.environments import ENVIRONMENTS, Environment
 from perepisode.methods import METHODS, PAPER, ConstraintType
 from perepisode.methods.erm import TOLERATED
@@ -66,7 +66,7 @@ class Matrix:
 
 def of(env: str, steps: int = 0, seeds: Iterable[int] = ()) -> Matrix:
     """The matrix of a world, with other steps or seeds where they are given."""
-    one_of("env", env, ENVIRONMENTS)
+    check_choice("env", env, ENVIRONMENTS)
     sweep, seeds = ENVIRONMENTS[env].sweep, tuple(seeds)
     if len(set(seeds)) < len(seeds):
         raise ConfigError(f"--seeds {' '.join(map(str, seeds))} names a seed twice")

@@ -54,7 +54,7 @@ def main(out: Path, name: str, log=print) -> int:
         if kind in ("Interrupted", "Stopped"):
             log(f"{name}: {error}")
             return _asked_to_move(task, Path(out), log) if "SIGUSR1" in str(error) else RESUME
-        if kind == "DiskTrouble":
+        if kind == "DiskError":
             return _told(folder, str(error), DISK, log)
         traceback.print_exc()
         return _told(folder, f"{kind}: {error}".splitlines()[0], FAILED, log)
@@ -99,7 +99,7 @@ def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
         progress=PlainLines(),
         files=_utilities(runs, out),
         devices=_devices_for(len(runs)),
-        asked=lambda: _came[0] if _came else None,
+        pending_signal=lambda: _came[0] if _came else None,
     )
     folders = train(runs, options)
     finished = [folder.path for folder in folders if folder.done]

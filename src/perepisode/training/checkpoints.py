@@ -53,7 +53,7 @@ class Checkpoints:
             reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
             raise OSError(errno.EIO, f"checkpoint {update} was not written ({reason})") from error
 
-    def heed(self) -> None:
+    def raise_write_error(self) -> None:
         """Raise what the writing met, if it has ended."""
         if self._writing is not None and self._writing.done():
             self.wait()

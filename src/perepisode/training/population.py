@@ -43,15 +43,15 @@ class Population:
     sizes: tuple[int, ...] = static()  # runs in each stack
     enforces: bool = static(default=True)  # False when judging: no objective ends an episode then
 
-    def each(self, function, *trees):
+    def map_runs(self, function, *trees):
         """function(objective, *slices) for every run, results on one run axis again."""
         return _join(self._by_stack(lambda o, _, *slices: function(o, *slices), [None] * len(self.sizes), trees))
 
-    def each_dual(self, function, duals, *trees):
+    def map_duals(self, function, duals, *trees):
         """function(objective, dual, *slices) for every run; results stay stack by stack, as the duals do."""
         return self._by_stack(function, duals, trees, each_run)
 
-    def joined(self, function, duals, *trees):
+    def map_with_dual(self, function, duals, *trees):
         """`each_dual` with the results on one run axis."""
         return _join(self._by_stack(function, duals, trees))
 
@@ -60,7 +60,7 @@ class Population:
         """How many inputs tell each run's agent what it has accrued."""
 
         def features(members):
-            return members._by_stack(lambda o, _: o.features(Accrued.nothing(), shown=1), [None] * len(self.sizes), ())
+            return members._by_stack(lambda o, _: o.features(Accrued.zeros(), shown=1), [None] * len(self.sizes), ())
 
         return tuple(stack.shape[-1] for stack in jax.eval_shape(features, self) for _ in range(stack.shape[0]))
 
@@ -171,11 +171,11 @@ def start(env: Environment, population: Population, envs: int, reset_pool_size: 
     zeros = jnp.zeros(shape, jnp.int32)
     counts = jnp.zeros((*shape, len(env.dilemmas)), jnp.int32)
     info = dict.fromkeys(env.info_keys, zeros)
-    nothing = Accrued.nothing(shape)
+    nothing = Accrued.zeros(shape)
     return EpisodeState(env_states, jnp.ones(shape, bool), zeros, zeros, nothing, counts, counts, info), reset_pool
 
 
-def settle(
+def reset_ended(
     env: Environment, population: Population, episode_state: EpisodeState, reset_pool: ResetPool
 ) -> tuple[EpisodeState, ResetPool]:
     """The first half of a step: the episodes that start get their worlds.  Then the agents look and choose."""
@@ -203,8 +203,8 @@ def advance(
     charge = jax.vmap(lambda cost_spec, o: jax.vmap(cost_spec)(o))(population.cost_spec, outcome)
     before = episode_state.accrued
     episode_state = _accrue(episode_state, outcome, charge)
-    reward = population.joined(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, episode_state.accrued)
-    enforced = population.enforces & population.each(lambda o, accrued: o.ends_episode(accrued), episode_state.accrued)
+    reward = population.map_with_dual(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, episode_state.accrued)
+    enforced = population.enforces & population.map_runs(lambda o, accrued: o.ends_episode(accrued), episode_state.accrued)
     cause = jnp.where(outcome.ended, outcome.end_cause, jnp.where(enforced, EndCause.ENFORCED, EndCause.RUNNING))
     totals = replace(episode_state, env_state=None, is_first=None)
     record = EpisodeStats(cause != EndCause.RUNNING, cause.astype(jnp.int32), totals)
@@ -216,7 +216,7 @@ def _accrue(episode_state: EpisodeState, outcome: Outcome, charge: jax.Array) ->
     return replace(
         episode_state,
         length=episode_state.length + 1,
-        accrued=episode_state.accrued.plus(outcome.task_reward, charge),
+        accrued=episode_state.accrued.add(outcome.task_reward, charge),
         violations=episode_state.violations + outcome.violations,
         paper_violations=episode_state.paper_violations + outcome.paper_violations,
         info={name: episode_state.info[name] + count for name, count in outcome.info.items()},

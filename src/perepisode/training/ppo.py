@@ -94,13 +94,13 @@ def init(program: Program, members: Population, params: network.Params) -> Train
         params=params,
         opt_state=jax.vmap(optimizer(program.config).init)(params),  # pyright: ignore[reportArgumentType] any tree is fine
         duals=members.init_duals(),
-        runner=begin_acting(program, members),
+        runner=init_runner(program, members),
         update=jnp.zeros((), jnp.int32),
         alive=jnp.ones(members.gamma.shape, bool),
     )
 
 
-def begin_acting(program: Program, members: Population) -> RunnerState:
+def init_runner(program: Program, members: Population) -> RunnerState:
     """Before anything was seen."""
     episode_state, reset_pool = population.start(program.env, members, program.config.num_envs, program.reset_pool_size)
     return RunnerState(
@@ -108,10 +108,10 @@ def begin_acting(program: Program, members: Population) -> RunnerState:
     )
 
 
-def settle(program: Program, members: Population, runner: RunnerState) -> RunnerState:
+def reset_ended(program: Program, members: Population, runner: RunnerState) -> RunnerState:
     """Every episode that starts has its world: the agents can look."""
     return RunnerState(
-        *population.settle(program.env, members, runner.episode_state, runner.reset_pool), runner.hidden_state
+        *population.reset_ended(program.env, members, runner.episode_state, runner.reset_pool), runner.hidden_state
     )
 
 
@@ -128,7 +128,7 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
     of_run = (state.params, state.opt_state, before.runner.hidden_state, batch, last_value, members.gamma, keys)
     params, opt_state, learned = _each_run(program, lambda rate, own: learn(program, rate, *own), rate, of_run)
     ended = population.finished(record)
-    duals = members.each_dual(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
+    duals = members.map_duals(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
     alive = state.alive & learned["finite"]
     state = replace(
         state,
@@ -191,7 +191,7 @@ def rollout(program: Program, members: Population, state: TrainState):
 
 def rollout_step(program: Program, members: Population, params, duals, runner: RunnerState):
     """Observe, choose, step."""
-    runner = settle(program, members, runner)
+    runner = reset_ended(program, members, runner)
     policy_output = choose(program, members, params, runner)
     episode_state, reward, record = population.advance(
         program.env, members, duals, runner.episode_state, policy_output.action
@@ -267,7 +267,7 @@ def accrued_features(program: Program, members: Population, accrued: Accrued) ->
         own = objective.features(accrued, shown)
         return jnp.pad(own, [(0, 0)] * (own.ndim - 1) + [(0, most - own.shape[-1])])
 
-    values, lengths = members.each(features, accrued), tuple(sorted(set(members.accrued_obs_sizes)))
+    values, lengths = members.map_runs(features, accrued), tuple(sorted(set(members.accrued_obs_sizes)))
     if len(lengths) == 1:
         return values
     which = jnp.array([lengths.index(extra) for extra in members.accrued_obs_sizes], jnp.int8)
@@ -374,7 +374,7 @@ def summary(program: Program, members: Population, duals, record: EpisodeStats) 
     """Sums over the window's finished episodes, and at every step the episode's count of its own dilemma if it ended
     there, -1 if not, for every run."""
     ended, totals = record.ended, record.totals
-    utility = members.joined(
+    utility = members.map_with_dual(
         lambda o, dual, totals: o.episode_utility(dual, totals),
         duals,
         jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), totals.accrued),
@@ -390,7 +390,7 @@ def summary(program: Program, members: Population, duals, record: EpisodeStats) 
 
     of_run = {"return_sum": task_return, "length_sum": length, "utility_sum": utility}
     of_run |= {"ended": jnp.swapaxes(ended, 0, 1), "own": own}
-    multiplier = members.joined(lambda o, dual: o.multiplier(dual), duals)
+    multiplier = members.map_with_dual(lambda o, dual: o.multiplier(dual), duals)
     return {**_each_run(program, lambda _, own: sums(**own), None, of_run), "multiplier": multiplier}
 
 

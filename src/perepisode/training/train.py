@@ -40,7 +40,7 @@ class Interrupted(Exception):
     """A signal asked to stop: everything is checkpointed, starting the same command again goes on."""
 
 
-class DiskTrouble(Exception):
+class DiskError(Exception):
     """A write failed; what was written before is whole."""
 
 
@@ -55,7 +55,7 @@ class TrainingOptions:
     files: Mapping[str, bytes] = field(default_factory=dict)  # content of those that settings name, by that name
     log: Callable[[str], None] = print
     devices: int = 1  # devices of this machine that share the population, by runs
-    asked: Callable[[], str | None] = lambda: None  # the signal that came before the training loop could heed it
+    pending_signal: Callable[[], str | None] = lambda: None  # the signal that came before the training loop could heed it
 
 
 def train(runs: Sequence[Run], options: TrainingOptions) -> list[RunFolder]:
@@ -65,7 +65,7 @@ def train(runs: Sequence[Run], options: TrainingOptions) -> list[RunFolder]:
     files = {**options.files, **_kept(runs, folders)}
     for run in runs:
         run.objective(files)  # which refuses a file that is not there, or is something else, before anything is written
-    with disk_trouble(options.out):
+    with disk_errors(options.out):
         for run, folder in zip(runs, folders):
             folder.open(run, _device())
             folder.store_files({name: files[digest] for name, digest in run.files.items()})
@@ -143,7 +143,7 @@ def _finish(runs, folders: list[RunFolder], env, told: Sequence[int], params: ne
 def _updates(runs, folders, checkpoints: Checkpoints, chunk: int, options: TrainingOptions, program, members, state):
     """All updates that are left, chunk by chunk; Interrupted, after a checkpoint, when a signal asks for it."""
     done = int(state.update)
-    with Signals(options.asked()) as stop:
+    with Signals(options.pending_signal()) as stop:
         run_chunk.lower(program, chunk, members, state, chunk).compile()  # apart, so that its time is known
         options.progress.compiled()
         last_save = time.monotonic()
@@ -158,7 +158,7 @@ def _updates(runs, folders, checkpoints: Checkpoints, chunk: int, options: Train
                 folder.append_metrics(own)
             _mark_diverged(folders, metrics["alive"], done)
             options.progress.update(done, rows)
-            checkpoints.heed()
+            checkpoints.raise_write_error()
             if done == program.updates:  # nothing is left that a checkpoint could save
                 break
             due = time.monotonic() - last_save >= options.checkpoint_seconds
@@ -226,7 +226,7 @@ def weights(params: network.Params) -> dict[str, np.ndarray]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(value) for path, value in flat}
 
 
-def params_of(found: dict[str, np.ndarray], like: network.Params) -> network.Params:
+def load_params(found: dict[str, np.ndarray], like: network.Params) -> network.Params:
     """The parameters that `weights` wrote, shaped like `like`; ConfigError if they do not fit."""
     flat, structure = jax.tree_util.tree_flatten_with_path(like)
     leaves = []
@@ -253,7 +253,7 @@ def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[st
     episodes = int(seen["episodes"])
     counts = np.sort(seen["counts"][seen["counts"] >= 0])  # in one order: a sum of squares depends on it
     if len(counts) < episodes:
-        check_env.less_than_none(run.env, run.dilemma)
+        check_env.refuse_negative_count(run.env, run.dilemma)
 
     def mean(total):
         return float(total) / episodes if episodes else None
@@ -320,12 +320,12 @@ class Signals:
 
 
 @contextlib.contextmanager
-def disk_trouble(out: Path) -> Iterator[None]:
+def disk_errors(out: Path) -> Iterator[None]:
     """Turn a failed write into one clear line."""
     try:
         yield
     except OSError as error:
-        raise DiskTrouble(
+        raise DiskError(
             f"cannot write to {out}: {error.strerror or error}; what was written before is whole. "
             "Make room or choose another --out, then start the same command again"
         ) from error
