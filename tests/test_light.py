@@ -128,7 +128,8 @@ def test_the_extra_is_what_a_refusal_speaks_of():
 
 def test_the_lock_pins_everything_that_is_asked_for():
     """But for the doors to libraries that bring torch, which no test of ours needs."""
-    locked = {line.split("==")[0].lower() for line in (SOURCE.parent / "requirements.lock").read_text().splitlines()}
+    locks = [SOURCE.parent / name for name in ("requirements.lock", "requirements-docs.lock")]
+    locked = {line.split("==")[0].lower() for lock in locks for line in lock.read_text().splitlines()}
     extras = [asked for name, asked in PROJECT["optional-dependencies"].items() if name not in ("sb3", "morl")]
     asked = named(PROJECT["dependencies"]).union(*map(named, extras))
     assert asked - {"perepisode"} <= locked

@@ -20,7 +20,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class Setting:
-    """One declared setting.  Where `choices` maps names to numbers, the user gives the name and the code gets the number."""
+    """One declared setting.  If `choices` maps names to numbers, users give the name and the code gets the number."""
 
     name: str
     default: Any  # MISSING if the setting is required
@@ -125,6 +125,11 @@ def complete(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in later or value != known[name].default}
 
 
+def option(cls: Any, name: str) -> str:
+    """How to give a setting on the command line: the package's classes have an option for each, others use --set."""
+    return f"--{name.replace('_', '-')}" if cls.__module__.startswith("perepisode.") else f"--set {name}=..."
+
+
 def check(cls: Any, given: Mapping[str, Any], who: str) -> None:
     """Raise ConfigError for unknown, missing or invalid settings."""
     known = of(cls)
@@ -135,7 +140,7 @@ def check(cls: Any, given: Mapping[str, Any], who: str) -> None:
         if name in given:
             declared.check(given[name])
         elif declared.required:
-            raise ConfigError(f"{who} needs {name}; give --set {name}=...")
+            raise ConfigError(f"{who} needs {name}; give {option(cls, name)}")
 
 
 def declare(what: str, cls: Any, required: tuple[str, ...], known: dict[str, Any]) -> None:

@@ -224,5 +224,5 @@ def test_a_run_folder_of_an_earlier_version_has_its_utility(tmp_path):
 
 def test_a_file_that_is_not_here_is_named():
     run = next(run for run in matrix.flat(matrix.families(matrix.of("temptation"))) if run.method == "esr_distilled")
-    with pytest.raises(ConfigError, match=r"utility 'pool:.*' is not known here; give its file with --set utility="):
+    with pytest.raises(ConfigError, match=r"utility 'pool:.*' has no known file; give its file with --set utility="):
         run.objective()

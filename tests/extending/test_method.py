@@ -87,7 +87,7 @@ def test_the_worst_episodes_are_lived_again(followed):
     assert said["watch"].count("reproduced exactly") == 2
     page = (out / "watch" / "index.html").read_text()
     assert "Both episodes were reproduced exactly" in page
-    assert "Worth of the episode so far" in page
+    assert "Utility of the episode so far" in page
     assert re.search(r"1 · Entropic β=0.\d, seed \d+: \d+ violations, return", page)
 
 

@@ -58,7 +58,7 @@ def test_distilled_utility_by_hand(tmp_path):
 def test_a_file_that_is_no_utility_is_refused(tmp_path):
     path = tmp_path / "other.json"
     path.write_text("{}")
-    with pytest.raises(ValueError, match=r"is no distilled utility: it has no .inputs_mean."):
+    with pytest.raises(ValueError, match=r"is not a distilled utility: it has no .inputs_mean."):
         distilled.read(path)
 
 

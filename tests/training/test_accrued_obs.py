@@ -73,7 +73,7 @@ def test_all_that_observe_are_here():
     assert {name for name, method in METHODS.items() if method.accrued_obs is not None} == set(SETTINGS)
     for name in set(METHODS) - set(SETTINGS):
         settings = {"weight": {"weight": 1}, "budget": {"budget": 1}}.get(METHODS[name].swept, {})
-        assert METHODS[name].build(**settings).features(after(25.0, 1), shown=10).shape == (0,)
+        assert METHODS[name].build(**settings).features(after(25.0, 1), env_inputs=10).shape == (0,)
 
 
 def test_the_default_leaves_ids_and_labels_as_they_were():

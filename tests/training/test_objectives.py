@@ -105,10 +105,10 @@ def _leaves(tree):
 
 def test_accrued_features():
     esr = METHODS["esr"].build(budget=1)
-    np.testing.assert_allclose(esr.features(accrued(25.0, 1.0), shown=10), [0.5, 0.2])
-    np.testing.assert_allclose(esr.features(accrued(1e6, 1e6), shown=10), [5.0, 5.0])
-    np.testing.assert_allclose(esr.features(accrued(0.0, 0.0), shown=10), [0.0, 0.0])
-    assert METHODS["ser"].build(weight=1).features(accrued(25.0, 1.0), shown=10).shape == (0,)
+    np.testing.assert_allclose(esr.features(accrued(25.0, 1.0), env_inputs=10), [0.5, 0.2])
+    np.testing.assert_allclose(esr.features(accrued(1e6, 1e6), env_inputs=10), [5.0, 5.0])
+    np.testing.assert_allclose(esr.features(accrued(0.0, 0.0), env_inputs=10), [0.0, 0.0])
+    assert METHODS["ser"].build(weight=1).features(accrued(25.0, 1.0), env_inputs=10).shape == (0,)
 
 
 def test_stated_utilities_of_the_paper():
@@ -174,7 +174,7 @@ def test_wrong_settings_are_refused(method, given, words):
 
 def test_the_integral_of_pid_is_never_negative():
     """A long time below the budget must not be held against later violations."""
-    pid = METHODS["pid_lagrangian"].build(budget=1.0, kp=0.0, integral=0.1, derivative=0.0)
+    pid = METHODS["pid_lagrangian"].build(budget=1.0, kp=0.0, ki=0.1, kd=0.0)
     dual = pid.init_dual()
     for _ in range(5):
         dual = pid.next_dual(dual, finished([0, 0]))

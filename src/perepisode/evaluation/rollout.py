@@ -68,7 +68,7 @@ class Agent:
 
 def accrued_obs_size(objective: Objective) -> int:
     """How many inputs tell an agent what it has accrued."""
-    return jax.eval_shape(lambda o: o.features(population.Accrued.zeros(), shown=1), objective).shape[-1]
+    return jax.eval_shape(lambda o: o.features(population.Accrued.zeros(), env_inputs=1), objective).shape[-1]
 
 
 def evaluate(

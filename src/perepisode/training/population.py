@@ -60,7 +60,7 @@ class Population:
         """How many inputs tell each run's agent what it has accrued."""
 
         def features(members):
-            return members._by_stack(lambda o, _: o.features(Accrued.zeros(), shown=1), [None] * len(self.sizes), ())
+            return members._by_stack(lambda o, _: o.features(Accrued.zeros(), env_inputs=1), [None] * len(self.sizes), ())
 
         return tuple(stack.shape[-1] for stack in jax.eval_shape(features, self) for _ in range(stack.shape[0]))
 
