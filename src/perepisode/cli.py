@@ -195,7 +195,7 @@ class MethodSpec:
         chosen = cls(plugins.resolve("method", ":".join(part for part in parts if "=" not in part), METHODS), {})
         for part in parts:
             name, equals, values = part.partition("=")
-            if equals and name not in chosen.known and (new := legacy.setting(name, chosen.name)) in chosen.known:
+            if equals and name not in chosen.known and (new := legacy.new_setting(name, chosen.name)) in chosen.known:
                 _renamed({name: new})
                 name = new
             if equals and name not in chosen.known:
@@ -204,7 +204,7 @@ class MethodSpec:
             if name in chosen.own:
                 raise ConfigError(f"--method {text}: {name} is given twice; give its values together: {name}=1,2")
             if equals:
-                chosen.own[name] = [legacy.value(name, one) for one in values.split(",")]
+                chosen.own[name] = [legacy.new_value(name, one) for one in values.split(",")]
         return chosen
 
     @property
@@ -261,7 +261,7 @@ def _owner(name: str, owners: dict[str, type]) -> tuple[str, settings.Setting]:
     known = {whose: settings.of(cls) for whose, cls in owners.items() if not dot or whose == kind}
     found = [(whose, own[bare]) for whose, own in known.items() if bare in own]
     if not found:  # by the name that it had in version 0.1
-        own_names = {whose: legacy.setting(bare, getattr(cls, "name", "")) for whose, cls in owners.items()}
+        own_names = {whose: legacy.new_setting(bare, getattr(cls, "name", "")) for whose, cls in owners.items()}
         found = [(whose, own[new]) for whose, own in known.items() if (new := own_names[whose]) in own]
         for _, one in found[:1]:
             _renamed({bare: one.name})
@@ -468,7 +468,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def parsed(arguments: list[str]) -> Any:
     """The command that these words ask for; tyro's box of several lines becomes one."""
-    arguments, renamed = legacy.options(arguments)
+    current = {option.name for group in (METHOD_OPTIONS, ENV_OPTIONS, PPO_OPTIONS) for option in fields(group)}
+    arguments, renamed = legacy.upgrade_options(arguments, current)
     _renamed(renamed)
     about, said = (__doc__ or "perepisode").splitlines()[0], io.StringIO()
     try:

@@ -278,7 +278,7 @@ class RunFolder:
             raise ConfigError(
                 f"{path} has format {plain.get('format')!r}, this version reads 1 and {FORMAT}; use another --out folder"
             )
-        return parse_run(legacy.run(plain) if plain["format"] == 1 else plain, path, "use another --out folder")
+        return parse_run(legacy.upgrade_run(plain) if plain["format"] == 1 else plain, path, "use another --out folder")
 
     def stored_file(self, name: str) -> bytes | None:
         """The content of the file that a setting of the run names; None where there is none."""

@@ -114,7 +114,7 @@ def read_raw(paths: str | Path | Iterable[str | Path], without: Iterable[str] = 
             raise ValueError(f"{file} holds values that no episodes table has ({safe_io.first_line(error)})") from None
         columns = {"columns": ", ".join(f"{name} is {ours}" for name, ours in renamed.items())} if renamed else {}
         if isinstance(told.get("protocol"), dict):
-            told = {**told, "protocol": legacy.evaluation(told["protocol"])}
+            told = {**told, "protocol": legacy.upgrade_evaluation(told["protocol"])}
         provenance.append({"path": str(file), "episodes": len(table), **columns, **told})
         word = "cost" if any("cost" in name.lower() for name in renamed) else word
     table = tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
@@ -128,15 +128,15 @@ def read_raw(paths: str | Path | Iterable[str | Path], without: Iterable[str] = 
 
 def _renamed(table: pd.DataFrame) -> pd.DataFrame:
     """A table of version 0.1 in today's names."""
-    table = table.rename(columns=legacy.columns(map(str, table.columns)))
+    table = table.rename(columns=legacy.renamed_columns(map(str, table.columns)))
     if "arm" in table:
-        old = {arm: legacy.arm(arm) for arm in table["arm"].unique() if isinstance(arm, str)}
+        old = {arm: legacy.upgrade_arm(arm) for arm in table["arm"].unique() if isinstance(arm, str)}
         table["arm"] = table["arm"].replace({arm: new for arm, new in old.items() if arm != new})
     if {"settings", "method", "environment"} <= set(table.columns):
         keys = ["settings", "method", "environment"]
         groups = table.groupby(keys, sort=False, dropna=False, observed=True).ngroup().to_numpy()
         each = table[keys].iloc[np.unique(groups, return_index=True)[1]].itertuples(index=False)
-        table["settings"] = np.array([legacy.settings(*one) for one in each], object)[groups]
+        table["settings"] = np.array([legacy.upgrade_settings(*one) for one in each], object)[groups]
     return table
 
 

@@ -52,7 +52,7 @@ def bench_of(path: Path | None, run: Run) -> BenchResult:
         return BenchResult(env.speed, device=env.measured_on)
     try:
         plain = safe_io.read_json(path, "make one with `perepisode bench`")
-        rows, device = list(map(legacy.bench, plain["training"])), str(plain.get("device", ""))[:40]
+        rows, device = list(map(legacy.upgrade_bench, plain["training"])), str(plain.get("device", ""))[:40]
         sizes = sorted({(row["num_envs"], row["hidden_size"]) for row in rows})
         rows = [row for row in rows if (row["num_envs"], row["hidden_size"]) == (run.ppo.num_envs, run.ppo.hidden_size)]
         best = max(rows, key=lambda row: row["steps_per_second"], default=None)

@@ -194,7 +194,7 @@ def load(out: Path) -> Study:
         )
     try:
         if plain["format"] == 1:
-            plain = legacy.study(plain, Path(out) / "runs")
+            plain = legacy.upgrade_study(plain, Path(out) / "runs")
         tasks: tuple[Task, ...] = ()
         for task in plain["tasks"]:
             tasks += (_task(task, [one.name for one in tasks]),)

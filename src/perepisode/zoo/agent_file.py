@@ -92,7 +92,7 @@ class AgentFile:
             )
         if _stated(content) != _digest(about):
             raise ConfigError(f"{self.beside('.json')} was changed after {self.path.name} was written for it; {FETCH}")
-        return legacy.agent(about) if about["format"] == 1 else about, content
+        return legacy.upgrade_agent(about) if about["format"] == 1 else about, content
 
 
 def write(

@@ -93,7 +93,7 @@ def _run_folders(path: Path) -> list[Path]:
 
 def _plain(folder: Path) -> dict:
     plain = safe_io.read_json(folder / "run.json", "give a complete run folder")
-    return legacy.run(plain) if plain.get("format") == 1 else plain
+    return legacy.upgrade_run(plain) if plain.get("format") == 1 else plain
 
 
 def _read_run(run: dict, metrics: Path) -> Curve | None:
@@ -111,4 +111,4 @@ def _read_run(run: dict, metrics: Path) -> Curve | None:
 def row_of(line: str) -> dict | None:
     """A line cut short by a crash is skipped: the next start of training writes it again."""
     row = safe_io.parse_row(line)
-    return legacy.metrics(row) if row is not None and safe_io.as_float(row.get("steps")) >= 0 else None
+    return legacy.upgrade_metrics(row) if row is not None and safe_io.as_float(row.get("steps")) >= 0 else None
