@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perepisode import environments, plugins, settings
-from perepisode.cli import Evaluate, TrainOptions, Watch, silently
+from perepisode.cli import Evaluate, TrainOptions, Watch, silent
 from perepisode.config import PAPER_SEEDS, EvalConfig
 from perepisode.environments import ENVIRONMENTS
 from perepisode.environments.base import Environment
@@ -80,7 +80,7 @@ def evaluate(
     table = None if out is None else Path(out)
     asked = Evaluate(tuple(map(Path, _several(paths))), table, num_envs, num_steps, episodes_per_env, seed)
     settings.check_fields(asked)
-    return asked.evaluate(silently if quiet else print)
+    return asked.evaluate(silent if quiet else print)
 
 
 def watch(
@@ -100,7 +100,7 @@ def watch(
     home = None if runs is None else Path(runs)
     asked = Watch(Path(source), worst, abstaining, _several(row), method, arm, home, Path(out))
     settings.check_fields(asked)
-    return asked.replay(silently if quiet else print)
+    return asked.replay(silent if quiet else print)
 
 
 def _word(method: str | type[Objective]) -> str:

@@ -6,6 +6,9 @@ import json
 import pytest
 
 from perepisode.config import PAPER_SEEDS, ConfigError
+from perepisode.methods import METHODS, PAPER, ConstraintType, Objective
+from perepisode.methods.objective import register_method
+from perepisode.settings import setting
 from perepisode.study import matrix
 
 PAPER_COUNTS = {
@@ -58,10 +61,39 @@ def test_the_miniature_has_the_same_families():
 
 def test_baselines_beyond_the_paper_are_not_among_the_183():
     extra = matrix.flat(matrix.extra_baselines(matrix.of("craftax")))
-    assert {run.method for run in extra} == {"saute", "pid_lagrangian", "cvar", "chance"}
+    assert {run.method for run in extra} == set(METHODS) - set(PAPER) >= {"saute", "pid_lagrangian", "cvar", "chance"}
     assert not {run.id for run in extra} & {run.id for run in matrix.paper()}
     for run in extra:
         run.checked()
+
+
+def declared(**attributes) -> str:
+    """The name of a method with one required setting, a price."""
+    fields = {"__annotations__": {"fee": float}, "fee": setting(help="price of a violation", low=0)}
+    names = {"name": "priced", "label": "Priced", "swept": "fee", "symbol": "p", "constraint": ConstraintType.PRICE}
+    return register_method(type("Priced", (Objective,), {**fields, **names, **attributes})).name
+
+
+@pytest.fixture
+def clean(monkeypatch):
+    """Nothing that the test registers stays."""
+    for name in METHODS:
+        monkeypatch.setitem(METHODS, name, METHODS[name])
+    yield
+    METHODS.pop("priced", None)
+
+
+def test_a_method_sweeps_the_values_that_it_declares(clean):
+    extra = matrix.extra_baselines(matrix.of("craftax"))["priced"] if declared(swept_values=(2, 50)) else []
+    assert {run.value for run in extra} == {2, 50}
+    study_budgets = {run.value for run in matrix.extra_baselines(matrix.of("craftax"))["cvar"]}
+    assert study_budgets == {1, 2, 4}
+
+
+def test_a_price_without_values_is_refused_instead_of_given_the_weights_of_ser(clean):
+    declared()
+    with pytest.raises(ConfigError, match="priced has no values of fee to sweep; declare swept_values in its class"):
+        matrix.extra_baselines(matrix.of("craftax"))
 
 
 @pytest.mark.parametrize(

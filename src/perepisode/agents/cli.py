@@ -55,7 +55,8 @@ class Export:
 
     run: Annotated[Path, tyro.conf.Positional]  # Run folder.
     out: Path  # File to write, ending in .safetensors; .json, .md and .metrics.jsonl are written beside it.
-    episodes: Path | None = None  # Episodes table of the run; the one beside it if left out.
+    # Episodes table of the run; default: the one beside the run folder.
+    episodes: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
 
     def __call__(self) -> int:
         lazy.require("agents export")
@@ -67,7 +68,7 @@ class Export:
         if isinstance(run, agents.AgentFile):
             raise ConfigError(f"{self.run} is an agent's file already; copy it with what lies beside it")
         file = export(run, self.episodes or table_of(run.path), self.out)
-        print(f"wrote {file.path} ({file.path.stat().st_size / 1e3:,.0f} kB) and its card {file.beside('.md')}")
+        print(f"wrote {file.path} ({file.path.stat().st_size / 1e3:,.0f} kB) and its card {file.sibling('.md')}")
         print(f"next: perepisode watch {shlex.quote(str(file.path))}")
         return 0
 

@@ -96,6 +96,7 @@ class Objective:
     marker: ClassVar[str] = ""
     swept: ClassVar[str] = ""  # the setting that distinguishes its arms
     symbol: ClassVar[str] = ""  # of the swept setting, if it is a number
+    swept_values: ClassVar[tuple[float, ...]] = ()  # in `matrix --extra-baselines`; by default the study's budgets
     constraint: ClassVar[ConstraintType] = ConstraintType.NONE
     tagline: ClassVar[tuple[str, str]] = ("", "")  # what the method asks of its agent; {value} is the swept value
     variant_of: ClassVar[str] = ""  # the method of which this is a variant, not a competitor

@@ -19,8 +19,8 @@ from perepisode.training import ppo
 from perepisode.training.train import prepare, run_chunk
 
 
-def here() -> tuple[tuple[int, ...], PPOConfig]:
-    """What is measured where nothing is said: the paper's agent, and on a CPU a smaller one."""
+def defaults() -> tuple[tuple[int, ...], PPOConfig]:
+    """Population sizes and network without options: the paper's agent, or a smaller one on a CPU."""
     if jax.default_backend() == "cpu":
         return (1, 3), replace(PPOConfig(), num_envs=64, hidden_size=128)
     return (1, 3, 8, 16), PPOConfig()

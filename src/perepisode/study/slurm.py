@@ -14,10 +14,13 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from perepisode import plugins, safe_io
 from perepisode.config import ConfigError
-from perepisode.report.links import filled
+from perepisode.report.links import render
 from perepisode.runs import write_atomically
 from perepisode.settings import setting
 from perepisode.study import state
@@ -29,18 +32,21 @@ FRUITLESS = 3  # starts in a row without one update done, after which a task giv
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the scheduler is asked for."""
+    """The resources requested from SLURM."""
 
-    partition: str = ""  # SLURM partition
-    account: str = ""  # SLURM account
-    gpus: int = setting(1, low=0)  # GPUs of each task; 0 for none
-    cpus: int = setting(8, low=1)  # CPU cores of each task
-    host_memory: str = ""  # Main memory of each task, e.g. 64G
-    time: str = "24:00:00"  # Time limit of each start; a longer task is queued again and goes on
-    throttle: int = setting(0, low=0)  # Most tasks at a time; 0 for no limit
-    warning: int = setting(300, low=1, high=65535)  # Seconds before the limit at which a task checkpoints and moves
-    setup: tuple[str, ...] = ()  # Shell lines before the work, e.g. "module load cuda"
-    python: str = sys.executable  # Interpreter of the tasks
+    partition: Annotated[str, tyro.conf.arg(help_behavior_hint="")] = ""  # SLURM partition.
+    account: Annotated[str, tyro.conf.arg(help_behavior_hint="")] = ""  # SLURM account.
+    gpus: int = setting(1, low=0)  # GPUs per task; 0 for none.
+    cpus: int = setting(8, low=1)  # CPU cores per task.
+    host_memory: Annotated[str, tyro.conf.arg(help_behavior_hint="")] = ""  # Main memory per task, e.g. 64G.
+    time: str = "24:00:00"  # Time limit per start; a longer task requeues itself and resumes.
+    throttle: int = setting(0, low=0)  # Tasks that may run at the same time; 0 for no limit.
+    # Seconds before the time limit at which a task checkpoints and requeues itself.
+    warning: int = setting(300, low=1, high=65535)
+    # Shell lines to run first, e.g. "module load cuda".
+    setup: Annotated[tuple[str, ...], tyro.conf.arg(metavar="STR ...", help_behavior_hint="")] = ()
+    # Python interpreter of the tasks; default: this one.
+    python: Annotated[str, tyro.conf.arg(help_behavior_hint="")] = sys.executable
 
 
 TIME = re.compile(r"\d+(:[0-5]?\d(:[0-5]?\d)?)?|\d+-\d+(:[0-5]?\d(:[0-5]?\d)?)?")
@@ -87,7 +93,7 @@ def stage_script(name: str, tasks: list[Task], out: Path, cluster: Cluster) -> s
     """
     content = {"stage": name, "tasks": tasks, "cluster": cluster, "out": str(out), "quote": shlex.quote}
     own = {"own": os.environ.get(plugins.ENV_VARIABLE), "variable": plugins.ENV_VARIABLE, "here": os.getcwd()}
-    return filled(Path(__file__).with_name("stage.sbatch"), **content, **own) + "\n"
+    return render(Path(__file__).with_name("stage.sbatch"), **content, **own) + "\n"
 
 
 def submit_script(stages: dict[str, list[Task]]) -> str:
