@@ -105,7 +105,7 @@ def test_what_the_command_refuses_is_refused_by_the_same_sentence(story):
         (lambda: perepisode.train("temptation", "ser", weight="much"), "weight='much' is not a number"),
         (lambda: perepisode.train("temptation", "ser", wieght=1), "no setting is called 'wieght' here"),
         (lambda: perepisode.train("tempation", "ser", weight=1), "env 'tempation' is unknown; choose from"),
-        (lambda: perepisode.train(perepisode.Environment), "Environment is no declared env; it needs its decorator"),
+        (lambda: perepisode.train(perepisode.Environment), "Environment is not a registered env; add its decorator"),
         (lambda: perepisode.make("temptation", horzion=1), "temptation has no setting 'horzion'; it has horizon"),
         (lambda: perepisode.evaluate([]), "no run given"),
         (lambda: perepisode.evaluate("out", num_envs=0), "num_envs=0 is out of range"),

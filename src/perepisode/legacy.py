@@ -47,6 +47,7 @@ METHODS = {
     "chance": {"level": "delta", "rate": "lambda_lr", "ceiling": "lambda_max", **_ACCRUED},
 }
 ENVIRONMENTS = {"temptation": {"chance": "offer_prob", "gain": "max_gain"}, "craftax": {"draws": "rng"}}
+ENV_VARIABLE = "PEREPISODE_USE"  # now PEREPISODE_PLUGINS
 # Values, by the current name of their setting or option.
 VALUES = {"accrued_obs": {"loud": "scaled"}, "cost_per": {"count": "event"}, "only": {"twins": "gamma1"}}
 MEMBER = {"steps": "total_timesteps"}  # of a study's task
@@ -155,7 +156,8 @@ def upgrade_settings(text: Any, method: str, env: str) -> Any:
     for old, value in plain.items():
         owner, _, name = old.rpartition(".")
         if owner not in tables or name == "py":  # "world.py" is the source file of a plugin
-            owner, name = next((owner for owner, table in tables.items() if old in table), ""), old
+            name = str(old)
+            owner = next((owner for owner, table in tables.items() if name in table), "")
         table = tables[owner] if owner else {name: RUN[name] for name in ("steps", "penalty")}
         new = table.get(name, name)
         entries.append((OWNERS.get(owner, owner), new, new_value(new, value) if name in table else value))
