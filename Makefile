@@ -6,7 +6,7 @@ DOCS := $(VENV)/.docs
 # packages are not compiled when they are installed, but once, when they are first imported
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all test-python test-other-pythons lint docs docs-serve results-check clean
+.PHONY: demo test test-all test-python test-other-pythons lint notebooks docs docs-serve results-check clean
 
 demo: $(READY)  ## the study in miniature, under ten minutes on two cores
 	$(BIN)/perepisode demo --out out/demo
@@ -31,6 +31,9 @@ test-other-pythons: $(READY)  ## that on every other supported Python found here
 lint: $(READY)
 	$(BIN)/ruff check src tests examples benchmarks results docs/_hooks .ci
 	$(BIN)/pyright
+
+notebooks: $(READY)  ## runs the notebooks of examples/notebooks and stores their outputs
+	$(BIN)/python .ci/notebooks.py
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
