@@ -19,9 +19,10 @@ FIGURES = {"image/svg+xml": ".svg", "image/png": ".png"}
 def rendered(text: str, path: str) -> tuple[str, dict[str, str | bytes]]:
     """The Markdown of the notebook at `path` with its committed outputs, and its figures by path."""
     stem = posixpath.splitext(path)[0]
-    lines = [f"[Download this notebook]({posixpath.basename(path)}), which runs from top to bottom.", ""]
+    introduction, *cells = json.loads(text)["cells"]
+    lines = ["".join(introduction["source"]), "", f"[Download this notebook]({posixpath.basename(path)})", ""]
     figures: dict[str, str | bytes] = {}
-    for cell in json.loads(text)["cells"]:
+    for cell in cells:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
             lines += [source, ""]
@@ -40,7 +41,7 @@ def rendered(text: str, path: str) -> tuple[str, dict[str, str | bytes]]:
             elif "text/html" in data:
                 lines += [_table("".join(data["text/html"])), ""]
             else:
-                lines += ["```text", "".join(data["text/plain"]).rstrip(), "```", ""]
+                lines += ["``` { .text .output }", "".join(data["text/plain"]).rstrip(), "```", ""]
     return "\n".join(lines), figures
 
 
