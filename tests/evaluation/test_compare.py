@@ -140,7 +140,7 @@ def test_a_curved_value_is_as_uncertain_as_studies_drawn_again_say():
     for _ in range(300):
         means = generator.gamma(30.0, 1 / 30, (2, 12)) * [[0.2], [1.5]]
         counts = [[metrics.histogram(generator.poisson(mean, 400)) for mean in side] for side in means]
-        positions = [[np.average(one.values, weights=one.often) for one in side] for side in counts]
+        positions = [[np.average(one.values, weights=one.counts) for one in side] for side in counts]
         tail = lambda i, j, weight, counts=counts: metrics.mixture_cvar(counts[0][i], counts[1][j], weight)  # noqa: E731
         reads.append(compare.interpolate(*positions, 0.7, tail).value)
     spread = np.std([read.mean for read in reads])

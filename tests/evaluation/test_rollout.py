@@ -13,7 +13,7 @@ from scipy.special import expit
 from perepisode.config import ConfigError, EvalConfig
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.reset_pool import episode_key, reset_key, step_key
-from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
 from perepisode.environments.temptation.exact import CELLS, esr_optimum, esr_tables, linear_price
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, collect, evaluate, evaluate_agents
@@ -21,7 +21,7 @@ from perepisode.runs import Run
 from perepisode.training import population, ppo
 from perepisode.training.train import TrainingOptions, prepare, train, weights
 
-CONFIG = replace(MINIATURE, num_envs=16, num_steps=8, update_epochs=1, num_minibatches=2, hidden_size=8)
+CONFIG = replace(TEMPTATION_PPO, num_envs=16, num_steps=8, update_epochs=1, num_minibatches=2, hidden_size=8)
 
 
 def tiny(method="esr", seed=1, **settings):
@@ -202,11 +202,11 @@ def test_evaluate_adds_only_what_is_missing(tmp_path):
     both = episodes.read(out)
     assert set(both["method"]) == {"erm", "ser"}
     assert both[both["method"] == "erm"]["policy_key"].tolist() == first["policy_key"].tolist()
-    assert [line for line in log if line.startswith("judging")] == [
-        "judging 1 agent of erm on temptation",
-        "judging 1 agent of ser on temptation",
+    assert [line for line in log if line.startswith("evaluating")] == [
+        "evaluating 1 agent of erm on temptation",
+        "evaluating 1 agent of ser on temptation",
     ]
-    assert log[1].startswith(f"1 of 2 agents are in {out} already")
+    assert log[1].startswith(f"1 of 2 agents are already in {out}")
     with pytest.raises(ConfigError, match="choose another --out"):
         evaluate([tmp_path], out, 8, 80, 1)
 

@@ -40,7 +40,7 @@ def test_a_finished_run_is_neither_trained_nor_evaluated_again(copy, capsys):
     before = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
     train([folder.read() for folder in find_run_folders(runs)], TrainingOptions(runs))
     perepisode.evaluate(runs, num_envs=8, num_steps=80, episodes_per_env=2)
-    assert "2 of 2 agents are in" in capsys.readouterr().out
+    assert "2 of 2 agents are already in" in capsys.readouterr().out
     after = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
     assert before == {path: content for path, content in after.items() if path in before}
     assert not any(path.name in ("policy.safetensors", "metrics.jsonl") for path in after.keys() - before.keys())
