@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from perepisode.agents.export import export
-from perepisode.environments.temptation import MINIATURE
+from perepisode.environments.temptation import TEMPTATION_PPO
 from perepisode.evaluation.rollout import evaluate
 from perepisode.runs import Run, RunFolder
 from perepisode.training.train import TrainingOptions, train
 
-CONFIG = replace(MINIATURE, num_envs=16, num_steps=40, update_epochs=2, num_minibatches=2, hidden_size=8)
+CONFIG = replace(TEMPTATION_PPO, num_envs=16, num_steps=40, update_epochs=2, num_minibatches=2, hidden_size=8)
 WORLD = {"wage": 0.5, "offer_prob": 0.4}  # not the defaults: whoever plays has to find them in the agent's file
 
 

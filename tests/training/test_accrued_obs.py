@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from perepisode.config import ConfigError
-from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
 from perepisode.methods import METHODS, Accrued
 from perepisode.methods.accrued_obs import ACCRUED_OBS
 from perepisode.methods.esr_distilled import Distilled, to_json
@@ -64,7 +64,7 @@ def test_it_is_as_loud_as_the_inputs_are_many():
     assert np.asarray(ACCRUED_OBS["scaled"](accrued, 93))[2] == pytest.approx(10 / 3)
     env = Temptation()
     members = population.gather([Run("temptation", "temptation", "esr", {"budget": 1, "accrued_obs": "scaled"})])
-    program = ppo.Program(env, MINIATURE, 1, 1)
+    program = ppo.Program(env, TEMPTATION_PPO, 1, 1)
     told = ppo.accrued_features(program, members, Accrued.zeros((1,)).add(jnp.zeros(1), jnp.ones(1)))
     assert np.asarray(told)[0, 2] == pytest.approx((3 + 7) ** 0.5 / 3)
 
@@ -106,7 +106,7 @@ def test_whatever_they_are_told_they_train_together():
     members = population.gather(pack)
     assert members.accrued_obs_sizes == (2, 7, 7, 1)
     told = ppo.accrued_features(
-        ppo.Program(Temptation(), MINIATURE, 1, 1), members, after(np.full(4, 25.0), np.full(4, 1))
+        ppo.Program(Temptation(), TEMPTATION_PPO, 1, 1), members, after(np.full(4, 25.0), np.full(4, 1))
     )
     np.testing.assert_allclose(told.values[0], [0.5, 0.2, 0, 0, 0, 0, 0])
     np.testing.assert_allclose(told.values[3], [1 / 3, 0, 0, 0, 0, 0, 0], rtol=1e-6)

@@ -11,7 +11,7 @@ import pytest
 
 from perepisode.config import ConfigError, PPOConfig
 from perepisode.environments.base import EndCause, Outcome
-from perepisode.environments.temptation import MINIATURE
+from perepisode.environments.temptation import TEMPTATION_PPO
 from perepisode.pytree import pytree
 from perepisode.runs import Run
 from perepisode.study import listing, matrix
@@ -19,7 +19,7 @@ from perepisode.training import population, ppo
 from perepisode.training.train import TrainingOptions, check, prepare, run_chunk, train
 from tests import oracles
 
-OFF = replace(MINIATURE, num_envs=4, num_steps=12, update_epochs=1, num_minibatches=2, hidden_size=8)
+OFF = replace(TEMPTATION_PPO, num_envs=4, num_steps=12, update_epochs=1, num_minibatches=2, hidden_size=8)
 ON = replace(OFF, bootstrap_on_truncation=True)
 SHORT = {"horizon": 5, "wage": 5.0, "offer_prob": 0.5}  # temptations abound, and what is accrued is loud
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 from perepisode.config import EvalConfig
-from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
 from perepisode.environments.temptation.exact import esr_optimum, linear_price
 from perepisode.evaluation.rollout import Agent, evaluate_agents
 from perepisode.metrics import p_any, p_over
@@ -22,7 +22,9 @@ BUDGETS = (1.0, 2.0)
 
 
 def run_of(method, steps, env=None, **settings):
-    return Run("temptation", "temptation", method, settings, 42, 0.99, steps, env_settings=env or {}, ppo=MINIATURE)
+    return Run(
+        "temptation", "temptation", method, settings, 42, 0.99, steps, env_settings=env or {}, ppo=TEMPTATION_PPO
+    )
 
 
 def judged(runs, out: Path):
@@ -45,7 +47,7 @@ def linear(tmp_path_factory):
     runs = [run_of("ser", 1_600_000, weight=price / 10.0) for price in PRICES]
     runs += [run_of("lagrangian", 1_600_000, budget=d, lambda_lr=0.05) for d in BUDGETS]
     # a softer choice takes more of what hardly does not pay; at these prices less exploration is enough
-    sharper = replace(MINIATURE, num_envs=128, ent_coef=0.04)
+    sharper = replace(TEMPTATION_PPO, num_envs=128, ent_coef=0.04)
     return judged([replace(run, ppo=sharper) for run in runs], tmp_path_factory.mktemp("linear"))
 
 
@@ -95,7 +97,7 @@ def test_strict_esr_takes_nothing(per_episode):
 def test_another_world_is_learned_too(tmp_path):
     sizes = {"horizon": 25, "wage": 1.0, "offer_prob": 0.2, "max_gain": 4.0}
     env = Temptation(**sizes)
-    run = replace(run_of("esr", 600_000, env_settings=sizes, budget=1), ppo=replace(MINIATURE, num_steps=50))
+    run = replace(run_of("esr", 600_000, env_settings=sizes, budget=1), ppo=replace(TEMPTATION_PPO, num_steps=50))
     learned = judged([run], tmp_path)["esr", "k=1"]
     exact = esr_optimum(env, stated(1.5, 1.0), most=6)
     print(f"ESR k=1, other sizes: utility {learned['utility'].mean():.2f} (exact {exact.utility:.2f})")

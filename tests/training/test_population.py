@@ -10,12 +10,12 @@ import pytest
 
 from perepisode.environments import reset_pool
 from perepisode.environments.base import EndCause, Outcome
-from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
 from perepisode.runs import Run
 from perepisode.training import network, population, ppo
 from perepisode.training.train import prepare, run_chunk, weights
 
-SMALL = replace(MINIATURE, num_envs=8, num_steps=16, update_epochs=2, num_minibatches=2, hidden_size=8)
+SMALL = replace(TEMPTATION_PPO, num_envs=8, num_steps=16, update_epochs=2, num_minibatches=2, hidden_size=8)
 
 
 def small_run(method="ser", seed=42, **settings):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perepisode.environments.base import SparseOneHot
-from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
 from perepisode.training import network, ppo
 from tests import oracles
 
@@ -80,7 +80,7 @@ def test_loss_against_the_loop(agent):
     advantage, target = random.normal(size=(2, STEPS, ENVS))
     logits, values = oracles.policy_by_loop(params, vectors, hidden_state, is_first)
     expected = oracles.ppo_loss(logits, values, batch, advantage, target, 0.2, 0.5, 0.01)
-    config = replace(MINIATURE, clip_eps=0.2, vf_coef=0.5, ent_coef=0.01)
+    config = replace(TEMPTATION_PPO, clip_eps=0.2, vf_coef=0.5, ent_coef=0.01)
     zeros = np.zeros((STEPS, ENVS), "f4")
     as_batch = ppo.Batch(
         *vectors, is_first, batch["action"], *(np.float32(batch[k]) for k in ("log_prob", "value")), zeros, zeros
@@ -93,7 +93,7 @@ def test_loss_against_the_loop(agent):
 
 def test_gradient_is_cut_by_global_norm():
     """Not element by element: the direction must survive."""
-    optimizer = ppo.optimizer(replace(MINIATURE, max_grad_norm=1.0))
+    optimizer = ppo.optimizer(replace(TEMPTATION_PPO, max_grad_norm=1.0))
     gradient = {"a": jnp.array([3.0, 4.0]), "b": jnp.array([12.0])}
     cut, _ = optimizer_clip(optimizer, gradient)
     np.testing.assert_allclose(cut["a"], np.array([3.0, 4.0]) / 13.0, rtol=1e-6)
@@ -139,7 +139,7 @@ def test_learning_values_what_follows_by_where_episodes_end(agent):
     done, last = random.random((STEPS, ENVS)) < 0.3, random.normal(size=ENVS).astype("f4")
     assert (done != is_first).any()
     config = replace(
-        MINIATURE,
+        TEMPTATION_PPO,
         num_envs=ENVS,
         num_steps=STEPS,
         num_minibatches=1,

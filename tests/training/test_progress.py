@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from perepisode.environments.temptation import MINIATURE
+from perepisode.environments.temptation import TEMPTATION_PPO
 from perepisode.runs import Run
 from perepisode.training import progress
 
-STEPS = MINIATURE.steps_per_update  # 2560
+STEPS = TEMPTATION_PPO.steps_per_update  # 2560
 RUNS = [
-    Run("temptation", "temptation", method, settings, seed, 1.0, 100 * STEPS, ppo=MINIATURE)
+    Run("temptation", "temptation", method, settings, seed, 1.0, 100 * STEPS, ppo=TEMPTATION_PPO)
     for method, settings in (("pid_lagrangian", {"budget": 0.75}), ("esr", {"budget": 1, "accrued_obs": "scaled"}))
     for seed in (42, 123)
 ]
@@ -80,14 +80,14 @@ def sixty_columns(monkeypatch):
 def drawn(live) -> list[str]:
     """What the terminal shows."""
     console = Console(file=io.StringIO(), width=60)
-    console.print(live.drawn())
+    console.print(live.render())
     return console.file.getvalue().splitlines()
 
 
 def test_the_live_table_fits_sixty_columns():
     clock = Clock()
     live = progress.LiveTable(clock=clock)
-    live.begin(RUNS, 0)
+    live.prepare(RUNS, 0)
     clock.now += 41.3
     bar, said, *_ = drawn(live)
     assert bar.endswith(" 0 % · compiling 41 s")
@@ -108,7 +108,7 @@ def test_time_passes_between_two_looks_and_compiling_is_none_of_it():
     """Ten updates in twenty seconds; nine seconds later, the next look being due at twenty, the rest has nine less."""
     clock = Clock()
     live = progress.LiveTable(clock=clock)
-    live.begin(RUNS, 40)  # it was stopped before
+    live.prepare(RUNS, 40)  # it was stopped before
     clock.now += 300  # compiling
     live.pace = progress.Pace(RUNS, 40, clock)
     assert drawn(live)[0].endswith(" 40 % · 0:00 elapsed")
@@ -126,7 +126,7 @@ def test_time_passes_between_two_looks_and_compiling_is_none_of_it():
 def test_long_times_leave_room_for_the_bar():
     clock = Clock()
     live = progress.LiveTable(clock=clock)
-    live.begin(RUNS, 0)
+    live.prepare(RUNS, 0)
     live.pace = progress.Pace(RUNS, 0, clock)
     clock.now += 99 * 3600
     live.pace.note(1)
@@ -138,7 +138,7 @@ def test_long_times_leave_room_for_the_bar():
 def test_more_runs_than_lines_are_shown_by_their_means(monkeypatch):
     monkeypatch.setenv("LINES", "9")
     live = progress.LiveTable(clock=Clock())
-    live.begin(RUNS, 0)
+    live.prepare(RUNS, 0)
     live.rows = [[{**ROW, "return": value}] for value in (1.0, 2.0, 5.0, 7.0)]
     lines = drawn(live)
     assert len(lines) <= 9
@@ -148,7 +148,7 @@ def test_more_runs_than_lines_are_shown_by_their_means(monkeypatch):
 
 
 def swept(**settings) -> Run:
-    return replace(RUNS[2], ppo=replace(MINIATURE, **settings))
+    return replace(RUNS[2], ppo=replace(TEMPTATION_PPO, **settings))
 
 
 def test_arms_that_differ_in_a_setting_are_told_apart(capsys):

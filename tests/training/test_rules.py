@@ -13,7 +13,7 @@ import pytest
 from perepisode import metrics
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.reset_pool import action_key, episode_key, reset_key, step_key
-from perepisode.environments.temptation import MINIATURE
+from perepisode.environments.temptation import TEMPTATION_PPO
 from perepisode.evaluation import rollout
 from perepisode.methods import Accrued
 from perepisode.runs import Run, RunFolder
@@ -21,7 +21,7 @@ from perepisode.training import population, ppo
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.train import metric_rows, prepare, weights
 
-CONFIG = replace(MINIATURE, num_envs=8, num_steps=6, update_epochs=3, num_minibatches=2, hidden_size=4)
+CONFIG = replace(TEMPTATION_PPO, num_envs=8, num_steps=6, update_epochs=3, num_minibatches=2, hidden_size=4)
 RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * CONFIG.steps_per_update, ppo=CONFIG)
 
 
@@ -113,7 +113,9 @@ def test_agents_of_one_seed_are_judged_in_the_same_worlds(begun):
     *_, state = begun
     weighed = weights(jax.tree.map(lambda x: x[0], state.params))
     runs = [RUN, replace(RUN, method_settings={"weight": 0.1}), replace(RUN, seed=7)]
-    _, judged, _ = rollout.assemble([rollout.Agent(run, weighed) for run in runs], rollout.EvalConfig(num_envs=2, seed=5))
+    _, judged, _ = rollout.assemble(
+        [rollout.Agent(run, weighed) for run in runs], rollout.EvalConfig(num_envs=2, seed=5)
+    )
     expected = [jax.random.fold_in(jax.random.key(5), seed) for seed in (3, 3, 7)]
     assert jax.random.key_data(judged.keys).tolist() == [jax.random.key_data(key).tolist() for key in expected]
 

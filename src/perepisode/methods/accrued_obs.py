@@ -24,12 +24,12 @@ STEPS = 5  # thermometer code of the violations: one input each for v ≥ 1, …
 
 
 def paper(accrued: Accrued, env_inputs: int) -> jax.Array:
-    """ν = [R_ext / 50, v / 5], clipped to ±5, the observation of Eq. 7.  `env_inputs` counts the environment's inputs."""
+    """ν = [R_ext / 50, v / 5], clipped to ±5: Eq. 7.  `env_inputs` is the size of the environment's observation."""
     return jnp.clip(jnp.stack([accrued.task_return / 50.0, accrued.violations / 5.0], axis=-1), -5.0, 5.0)
 
 
 def scaled(accrued: Accrued, env_inputs: int) -> jax.Array:
-    """ν = [R_ext / 50, g v / 5, g 1(v ≥ 1), …, g 1(v ≥ 5)], g = √n / 3 with n inputs in total.  Clips before scaling."""
+    """ν = [R_ext / 50, g v / 5, g 1(v ≥ 1), …, g 1(v ≥ 5)], g = √n / 3 with n inputs in total; clipped first."""
     task_return, violations = jnp.split(paper(accrued, env_inputs), 2, axis=-1)
     reached = accrued.violations[..., None] >= jnp.arange(1, STEPS + 1)
     scale = math.sqrt(env_inputs + 2 + STEPS) / 3.0
