@@ -222,10 +222,10 @@ def papers_figure(view: View) -> Drawing:
 
 MEASURES = {
     "return": ("Return", lambda point: point.returns, plus_minus),
-    "p_any": ("P(≥1)", lambda point: point.each(metrics.p_any), percent),
-    "std": ("Std", lambda point: point.each(metrics.std), plus_minus),
-    "cvar": (metrics.CVAR, lambda point: point.each(metrics.cvar), plus_minus),
-    "over_1": ("P(>1)", lambda point: point.each(metrics.over_one), percent),
+    "p_any": ("P(≥1)", lambda point: point.per_seed(metrics.p_any), percent),
+    "std": ("Std", lambda point: point.per_seed(metrics.std), plus_minus),
+    "cvar": (metrics.CVAR, lambda point: point.per_seed(metrics.cvar), plus_minus),
+    "over_1": ("P(>1)", lambda point: point.per_seed(metrics.over_one), percent),
     "from_3": ("P(>2)", lambda point: np.array([metrics.p_over(seed.counts, 2) for seed in point.seeds]), percent),
 }
 
@@ -238,7 +238,7 @@ def _measured(view: View, method: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, (_, each, _) in MEASURES.items():
         found |= _interval(name, each(point))
-    t, p = seconds.against(point.each(metrics.cvar), focal.each(metrics.cvar), point is focal)
+    t, p = seconds.against(point.per_seed(metrics.cvar), focal.per_seed(metrics.cvar), point is focal)
     return found | {"welch_t": t, "welch_p": p}
 
 

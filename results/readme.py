@@ -26,7 +26,7 @@ import pandas as pd
 from perepisode.config import PAPER_SEEDS
 from perepisode.paper_comparison import numbers
 from perepisode.report.cost_measure import CostMeasure
-from perepisode.report.formatting import count, few, number, percent, plus_minus
+from perepisode.report.formatting import count, number, percent, plus_minus
 from perepisode.runs import write_atomically
 
 HERE = Path(__file__).parent
@@ -133,7 +133,7 @@ def lead(kept: Path) -> str:
     return (
         f"**Three agents with nearly the same mean return kill more than one passive creature in {over} of their "
         f"episodes**: ESR (k=1), the Lagrangian (d=0.5) and SER (w=0.1), with mean returns of {returns}. Each agent "
-        f"has {few(seeds)} training seeds of {count(steps)} steps and "
+        f"has {spelled(seeds)} training seeds of {count(steps)} steps and "
         f"{runs.groupby('agent')['episodes'].sum().min():,} evaluation episodes, in which every kill is counted. The "
         f"paper trains three seeds for {count(numbers.STEPS)} steps, uses a detector that misses some kills, and "
         f"reports {printed}. Measured the paper's way, over the episodes that end within a window of 4096 steps, ours "
@@ -323,7 +323,7 @@ def _caveats(kept: Path) -> str:
 def _agents(kept: Path, only: set[tuple[str, str]] | None = None) -> list[str]:
     """All agents of the report, or those of these methods and arms."""
     agents = pd.read_csv(kept / "report" / "data" / "complete_no_killing.csv")
-    counted = CostMeasure().pair
+    counted = CostMeasure().plus_minus
     chosen = agents[[only is None or pair in only for pair in zip(agents["method"], agents["arm"])]]
     return [
         "| Agent | Return | Violations | P(≥1) | P(>1) | CVaR 10 % | Worst |",
@@ -349,7 +349,7 @@ def _scale(kept: Path) -> str:
     steps, devices = {run["steps"] for run in runs}, {_device(run) for run in runs}
     return (
         f"{len(runs)} runs of {' and '.join(f'{one:,}' for one in sorted(steps))} steps (the paper's have 10⁹), "
-        f"{few(len({run['seed'] for run in runs}))} seeds per agent, trained on exact counts unless stated otherwise, "
+        f"{spelled(len({run['seed'] for run in runs}))} seeds per agent, trained on exact counts unless stated otherwise, "
         f"in {len(packs)} programs that took {_listed([f'{of / 60:.0f}' for of in took])} minutes on one "
         f"{' or '.join(sorted(devices))}, including compilation and evaluation."
     )

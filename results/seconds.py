@@ -145,9 +145,9 @@ def of_its_return(view: View) -> Table:
         row["apart"] = point.mean_return / focal.mean_return - 1
         for name, each in (
             ("return", lambda p: p.returns),
-            ("violations", lambda p: p.each(metrics.mean)),
-            ("cvar", lambda p: p.each(metrics.cvar)),
-            ("p_over_1", lambda p: p.each(metrics.over_one)),
+            ("violations", lambda p: p.per_seed(metrics.mean)),
+            ("cvar", lambda p: p.per_seed(metrics.cvar)),
+            ("p_over_1", lambda p: p.per_seed(metrics.over_one)),
         ):
             row[name], row[f"{name}_ci"], _ = compare.t_interval(each(point))
             _, row[f"{name}_p"] = against(each(point), each(focal), point is focal)
@@ -188,7 +188,7 @@ def after_a_first(case: blocks.Case, judged: Episodes, runs: list[tuple[Run, pd.
     for point in points:
         some = np.array([(seed.counts > 0).sum() for seed in point.seeds])
         more = np.array([(seed.counts > 1).sum() for seed in point.seeds])
-        ends, over, focal = while_training(point), *(one.each(metrics.over_one) for one in (point, case.chosen))
+        ends, over, focal = while_training(point), *(one.per_seed(metrics.over_one) for one in (point, case.chosen))
         row: dict = {"agent": point.label, "seeds": len(point.seeds), "episodes": point.episodes}
         row |= {"firsts": int(some.sum()), "seconds": int(more.sum()), "share": more.sum() / some.sum()}
         row |= {"least": (more / some).min(), "most": (more / some).max()}

@@ -7,7 +7,7 @@ from jinja2 import TemplateError
 from perepisode import safe_io
 from perepisode.config import ConfigError
 from perepisode.report import formatting
-from perepisode.report.links import filled
+from perepisode.report.links import render
 from perepisode.report.style import dilemma_name, look
 from perepisode.zoo.agent_file import ENDING, FETCH, AgentFile
 from perepisode.zoo.registry import BUNDLED
@@ -21,7 +21,7 @@ def text(file: AgentFile) -> str:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(
-            f"{file.beside('.json')} does not say what an agent's file says ({error!r}); {FETCH}"
+            f"{file.sibling('.json')} does not say what an agent's file says ({error!r}); {FETCH}"
         ) from None
 
 
@@ -29,7 +29,7 @@ def _text(file: AgentFile) -> str:
     metadata, run = file.about, file.read()
     judged, trained = metadata["evaluation"], metadata["trained"]
     seen = judged.get("seen_by_paper_detector", judged["violations"])
-    card = filled(
+    card = render(
         Path(__file__).with_name("card_template.md"),
         formatting=formatting,
         name=name_of(file),

@@ -16,7 +16,7 @@ from perepisode.replay.episode import Difference, Replay
 from perepisode.replay.penalty_trace import pressure
 from perepisode.replay.selection import SelectedEpisode, Selection
 from perepisode.report.formatting import number
-from perepisode.report.links import TITLES, filled
+from perepisode.report.links import TITLES, render
 from perepisode.report.style import dilemma_name, look
 from perepisode.runs import write_atomically
 
@@ -91,7 +91,7 @@ def write(out: Path, selection: Selection, shown: list[Shown]) -> Path:
     path = Path(out) / "index.html"
     exact = sum(not one.wrong for one in shown)
     name = (selection.chosen or selection.once)[0].row["environment"]
-    text = filled(
+    text = render(
         Path(__file__).with_name("watch.html"),
         kicker=f"{name} · {_count(len(shown), 'episode')} of {selection.total} · {selection.path.name}",
         headline=_headline(exact, len(shown)),

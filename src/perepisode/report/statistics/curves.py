@@ -13,7 +13,7 @@ from perepisode.runs import RunFolder, flat_settings
 from perepisode.settings import distinguish_arms
 from perepisode.zoo import AgentFile, AgentSource
 
-MAX_ROWS = 1500  # of one run that are parsed; a figure is some 600 pixels wide
+MAX_ROWS = 1500  # parsed per run; a figure is about 600 pixels wide
 KEYS = ("return", "violations", "lambda")
 
 
@@ -33,11 +33,11 @@ class Curve:
         return bool(np.isfinite(self.values[key]).any())
 
     def without(self, key: str) -> Curve:
-        """The same run with one metric blanked."""
+        """The same run with one metric set to NaN."""
         return replace(self, values={**self.values, key: np.full(len(self.steps), np.nan)})
 
     def at(self, key: str, grid: np.ndarray) -> np.ndarray:
-        """The metric at given steps, smoothed over 1 % of the run."""
+        """The metric at the steps of a grid, smoothed over 1 % of the run."""
         known = np.isfinite(self.values[key])
         if not self.has(key):
             return np.full(len(grid), np.nan)
@@ -50,9 +50,9 @@ class Curve:
 
 
 def read(sources: Iterable[str | Path | AgentSource], arms: Mapping[str, str] | None = None) -> list[Curve]:
-    """Curves of trained agents, of run folders, of metrics.jsonl files, or of folders that hold run folders.
+    """Curves of trained agents, of run folders, of metrics.jsonl files, or of folders that contain run folders.
 
-    `arms` are those of an episodes table by run; a run that is not in it is told apart from others as a table does.
+    `arms` maps the runs of an episodes table to their arms; other runs get theirs by the same rule as in a table.
     """
     found = [pair for source in sources for pair in _with_metrics(source)]
     plains = [plain for plain, _ in found]
@@ -65,7 +65,7 @@ def read(sources: Iterable[str | Path | AgentSource], arms: Mapping[str, str] | 
 
 
 def _with_metrics(source: str | Path | AgentSource) -> list[tuple[dict, Path]]:
-    """What a run is, as plain values, and the file of its metrics."""
+    """A run's configuration, as plain values, and its metrics file."""
     if isinstance(source, AgentFile):
         return [(source.metadata["run"], source.metrics)] if source.metrics.exists() else []
     path = source.path if isinstance(source, RunFolder) else Path(source)
@@ -73,7 +73,7 @@ def _with_metrics(source: str | Path | AgentSource) -> list[tuple[dict, Path]]:
 
 
 def group(curves: Iterable[Curve]) -> dict[tuple[str, str], list[Curve]]:
-    """Curves of the same method and arm, which differ by seed."""
+    """The curves of each method and arm, one per seed."""
     found: dict[tuple[str, str], list[Curve]] = {}
     for curve in sorted(curves, key=lambda curve: (curve.method, curve.arm, curve.seed)):
         found.setdefault((curve.method, curve.arm), []).append(curve)
@@ -87,7 +87,7 @@ def _run_folders(path: Path) -> list[Path]:
         return [path]
     found = sorted(file.parent for file in path.glob("**/metrics.jsonl"))
     if not found:
-        raise ValueError(f"{path} holds no metrics.jsonl; give a run folder or leave curves out")
+        raise ValueError(f"{path} contains no metrics.jsonl; give a run folder, or omit the curves")
     return found
 
 
@@ -109,6 +109,6 @@ def _read_run(run: dict, metrics: Path) -> Curve | None:
 
 
 def row_of(line: str) -> dict | None:
-    """A line cut short by a crash is skipped: the next start of training writes it again."""
+    """A line of metrics.jsonl; None for one cut short by a crash, which resumed training writes again."""
     row = safe_io.parse_row(line)
     return legacy.upgrade_metrics(row) if row is not None and safe_io.as_float(row.get("steps")) >= 0 else None
