@@ -39,7 +39,7 @@ def main(long_run: Path) -> None:
             assert np.array_equal(found.pop(told), drawn.pop(told).astype(np.float16)), "it was told something"
         out = BUNDLED / run.dilemma / f"{NAMES[run.method]}.safetensors"
         told = json.loads((folder.path / "run.json").read_text())
-        file = export.write(out, told, statistics.of(table, run.id), agent, drawn, folder.metrics)
+        file = export.write(out, told, statistics.summarize(table, run.id), agent, drawn, folder.metrics)
         sizes = file.metadata["policy"]["rows"]
         print(f"{file.path}: {file.path.stat().st_size / 1e6:.2f} MB, {sum(sizes.values())} inputs")
 

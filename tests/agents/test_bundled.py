@@ -94,7 +94,7 @@ def test_each_is_small_and_its_card_is_its_own():
     for name in agents.names():
         file = agents.find_one(name)
         assert file.path.stat().st_size <= 5e6
-        assert file.sibling(".md").read_text() == card.text(file)
+        assert file.sibling(".md").read_text() == card.render(file)
         assert file.metadata["licence"] == "MIT"
         assert file.read().total_timesteps == 750_000_000
 

@@ -57,7 +57,7 @@ def test_its_numbers_are_its_tables(folder, agent):
 
 def test_its_card_says_what_it_does_and_what_it_is_not_for(agent):
     text = agent.sibling(".md").read_text()
-    assert text == card.text(agent)
+    assert text == card.render(agent)
     judged = agent.metadata["evaluation"]
     for said in (f"{judged['return']:.2f}", f"{judged['cvar']:.2f}", "must not be used", "P(> 1)", agent.path.name):
         assert said in text
@@ -118,8 +118,8 @@ def rewritten(agent, change):
 
 
 def test_a_newer_format_is_refused(agent, capsys):
-    rewritten(agent, lambda about, tensors: about.update(format=2))
-    assert "has format 2, this version reads 1; update perepisode" in refusal(capsys, "evaluate", agent.path)
+    rewritten(agent, lambda about, tensors: about.update(format=3))
+    assert "has format 3, this version reads 1 and 2; update perepisode" in refusal(capsys, "evaluate", agent.path)
 
 
 def test_a_policy_that_does_not_fit_its_network_is_refused(agent, capsys):
@@ -256,7 +256,7 @@ def test_the_loop_on_its_card_plays_one_whole_episode(agent, monkeypatch, capsys
 
 
 def test_the_loop_in_the_documentation_is_the_cards(agent):
-    page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "bundled-agents.md").read_text()
     ours, cards = (text.split("```python\n")[1].split("```")[0] for text in (page, agent.sibling(".md").read_text()))
     plain = [[line.split("#")[0].rstrip() for line in text.replace("no_killing/esr-k1", agent.path.name).splitlines()]
              for text in (ours, cards)]  # fmt: skip

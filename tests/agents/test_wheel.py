@@ -11,7 +11,18 @@ import pytest
 
 pytestmark = pytest.mark.xdist_group("wheel")
 ROOT = Path(__file__).parents[2]
-JUDGE = ("evaluate", "no_killing/esr-k1", "--num-envs", "2", "--steps", "32", "--episodes-per-env", "1", "--out", "e.parquet")
+JUDGE = (
+    "evaluate",
+    "no_killing/esr-k1",
+    "--num-envs",
+    "2",
+    "--steps",
+    "32",
+    "--episodes-per-env",
+    "1",
+    "--out",
+    "e.parquet",
+)
 
 
 @pytest.fixture(scope="module")

@@ -257,8 +257,8 @@ def test_agent_files_that_vouch_for_themselves(agent):
                 rewritten(agent, about)
             except ValueError:
                 continue  # what JSON cannot say
-            if works(card.text, agent_file.AgentFile(agent.path)):
-                assert "\x1b" not in card.text(agent_file.AgentFile(agent.path))
+            if works(card.render, agent_file.AgentFile(agent.path)):
+                assert "\x1b" not in card.render(agent_file.AgentFile(agent.path))
                 worked += 1
     assert worked
 
