@@ -1,4 +1,4 @@
-"""Distillation: the labels by hand, the fit by what it orders, and the pool that cannot teach."""
+"""Distillation: labels by hand, the ordering of the fitted utility, and a pool without violations."""
 
 import json
 
@@ -101,7 +101,7 @@ def test_wrong_input_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="violations_lying"):
         distill.pool([path], "lying")
     for content in (b"{}", b"{", b"[]", b"\xff"):
-        with pytest.raises(ConfigError, match="make one with `perepisode distill`"):
+        with pytest.raises(ConfigError, match="create one with `perepisode distill`"):
             esr_distilled.read(content)
 
 

@@ -68,16 +68,16 @@ def results(out):
 def start(out):
     """The same training in a process of its own."""
     program = (
-        "import sys; from pathlib import Path; from tests.training.test_train import RUNS, options, train, told;"
-        "sys.exit(told(lambda: train(RUNS, options(Path(sys.argv[1])))))"
+        "import sys; from pathlib import Path; from tests.training.test_train import RUNS, exit_code, options, train;"
+        "sys.exit(exit_code(lambda: train(RUNS, options(Path(sys.argv[1])))))"
     )
     return subprocess.Popen(
         [sys.executable, "-c", program, str(out)], cwd=Path(__file__).parents[2], stderr=subprocess.PIPE
     )
 
 
-def told(call):
-    """The call's exit code, as the command line gives it."""
+def exit_code(call):
+    """The exit code that the command line returns for this call."""
     return run(lambda: 0 if call() else 1)
 
 
@@ -161,11 +161,11 @@ def test_a_signal_that_came_before_the_loop_is_heeded(finished, tmp_path):
 
 def stopped_halfway(tmp_path, monkeypatch):
     """A population interrupted after a few checkpoints, in this process."""
-    asked = iter([None] * 6 + ["SIGTERM"] * 2)
+    received = iter([None] * 6 + ["SIGTERM"] * 2)
     monkeypatch.setattr(
         training.Signals,
-        "asked",
-        property(lambda self: next(asked, "SIGTERM"), lambda self, value: None),
+        "received",
+        property(lambda self: next(received, "SIGTERM"), lambda self, value: None),
         raising=False,
     )
     with pytest.raises(training.Interrupted):
@@ -271,8 +271,11 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ),
         ({"set": ("budget=-1",)}, "budget=-1 is out of range; budget must be a number, at least 0"),
         ({"set": ("budget=one",)}, "budget='one' is not a number"),
-        ({"steps": float("nan")}, "steps=nan is out of range"),
-        ({"steps": 1e99}, r"steps=1e\+99 is out of range; steps must be a number, at least 1 and at most 1e\+15"),
+        ({"total_timesteps": float("nan")}, "total_timesteps=nan is out of range"),
+        (
+            {"total_timesteps": 1e99},
+            r"total_timesteps=1e\+99 is out of range; total_timesteps must be a number, at least 1 and at most 1e\+15",
+        ),
         ({"seeds": (-1,)}, "seeds=-1 is out of range; seeds must be a whole number, at least 0 and at most 4294967295"),
         ({"seeds": (99999999999999999999,)}, "seeds=99999999999999999999 is out of range"),
         ({"chunk": 0}, "chunk=0 is out of range; chunk must be a whole number, at least 1"),
@@ -280,13 +283,13 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"method": ("ser",), "set": ("weight=inf",)}, "weight=inf is out of range"),
         (
             {"method": ("lagrangian",), "set": ("budget=1", "lambda_lr=fast")},
-            "lambda_lr='fast' is not a number; rate must be",
+            "lambda_lr='fast' is not a number; lambda_lr must be",
         ),
         ({"set": ("budget=nan",)}, "budget=nan is out of range"),
         ({"set": ("rho_u=inf",)}, "rho_u=inf is out of range"),
         (
             {"set": ("offer_prob=1.5",)},
-            "offer_prob=1.5 is out of range; chance must be a number, at least 0 and at most 1",
+            "offer_prob=1.5 is out of range; offer_prob must be a number, at least 0 and at most 1",
         ),
         ({"set": ("horizon=2.5",)}, "horizon=2.5 is not a whole number"),
         ({"set": ("learning_rate=0",)}, "learning_rate=0 is out of range; learning_rate must be a number, above 0"),
@@ -295,8 +298,8 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"set": ("budget=1", "budget=2")}, "budget is given twice"),
         ({"gamma": (0.0,)}, "gamma=0.0 is out of range; gamma must be a number, above 0 and at most 1"),
         ({"gamma": (1.01,)}, "gamma=1.01 is out of range"),
-        ({"steps": 10}, "less than one rollout"),
-        ({"method": ("esr_distilled",)}, "needs utility; give --set utility="),
+        ({"total_timesteps": 10}, "less than one rollout"),
+        ({"method": ("esr_distilled",)}, "needs utility; give --utility"),
         ({"method": ("esr_distilled",), "set": ("utility=nowhere.json",)}, "nowhere.json cannot be read"),
         ({"set": ("colour=red",)}, "no setting is called 'colour' here; esr has budget, .*; temptation has horizon"),
         ({"set": ("colour",)}, "write name=value"),
@@ -312,13 +315,13 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"method": ("esr:budget=-1", "unconstrained")}, "budget=-1 is out of range"),
         (
             {"method": ("ser:weight=1", "esr"), "set": ("lambda_lr=1",)},
-            "no setting is called 'rate' here; ser has weight",
+            "no setting is called 'lambda_lr' here; ser has weight",
         ),
         ({"method": ("ser", "unconstrained")}, "ser needs weight"),
         ({"method": ("esr:budget=1",), "set": ("budget=2",)}, "budget is given twice: every method that has it was"),
         (
             {"method": ("esr", "saute", "lagrangian"), "set": ("budget=1",)},
-            "budget means 'k, violations that an episode may have' to .* and 'd, violations an episode on average' to "
+            "budget means 'k, violations allowed per episode' to .* and 'd, mean violations allowed per episode' to "
             r"lagrangian; give each its own: --method esr:budget=\.\.\. saute:budget=\.\.\. lagrangian:budget=",
         ),
         ({"set": ("precision=fp8",)}, "precision 'fp8' is unknown; choose from bf16, fp32"),
