@@ -20,7 +20,7 @@ from perepisode.replay import episode as replaying
 from perepisode.replay import frames
 from perepisode.replay import page as shown_page
 from perepisode.replay.episode import differences, replay
-from perepisode.replay.penalty_trace import pressure
+from perepisode.replay.penalty_trace import penalty_trace
 from perepisode.replay.selection import CANDIDATES, SelectedEpisode, select, worst_first
 from perepisode.replay.watch import watch
 from perepisode.runs import Run, RunFolder, save_policy
@@ -132,10 +132,10 @@ def test_another_action_is_noticed(table):
     step = int(np.flatnonzero(replay(row, WORLD).violations[:, 0])[0])
     actions = bytearray(row["actions"])
     actions[step] = 0
-    wrong = {one.what: one for one in differences(row, replay({**row, "actions": bytes(actions)}, WORLD))}
+    wrong = {one.column: one for one in differences(row, replay({**row, "actions": bytes(actions)}, WORLD))}
     assert set(wrong) == {"return", "violations", "violations_temptation", "violations_temptation_paper"}
-    assert wrong["violations"].replay == row["violations"] - 1
-    assert f"the row says {row['violations']}" in str(wrong["violations"])
+    assert wrong["violations"].replayed == row["violations"] - 1
+    assert f"recorded {row['violations']}" in str(wrong["violations"])
 
 
 @pytest.mark.parametrize(
@@ -151,14 +151,14 @@ def test_another_action_is_noticed(table):
 def test_another_number_in_the_row_is_noticed(table, column, change):
     row = table.loc[1].to_dict()
     wrong = differences({**row, column: change(row[column])}, replay(row, WORLD))
-    assert [one.what for one in wrong] == [column]
+    assert [one.column for one in wrong] == [column]
 
 
 def test_an_episode_without_its_end_is_noticed(table):
     row = table.loc[2].to_dict()
     cut = replay({**row, "actions": row["actions"][:30]}, WORLD)
     assert (cut.length, cut.end_cause) == (30, "running")
-    assert {"length", "end_cause"} <= {one.what for one in differences(row, cut)}
+    assert {"length", "end_cause"} <= {one.column for one in differences(row, cut)}
 
 
 def test_the_worst_come_first():
@@ -188,19 +188,19 @@ def test_no_world_is_shown_twice(table, tmp_path):
     episodes.write(pd.concat([table.assign(run="a"), other]), tmp_path / "episodes.parquet")
     said = []
     found = select(tmp_path / "episodes.parquet", worst=3, log=said.append)
-    assert [one.number for one in found.chosen] == [24 + row for row in worst_first(other)[:3]]
+    assert [one.row_number for one in found.episodes] == [24 + row for row in worst_first(other)[:3]]
     assert said == []
     every = select(tmp_path / "episodes.parquet", worst=40, log=said.append)
-    assert {one.number for one in every.chosen} == set(range(24, 48))
-    assert said == ["48 episodes were played in 24 worlds; of each the worst is shown"]
+    assert {one.row_number for one in every.episodes} == set(range(24, 48))
+    assert said == ["48 episodes share 24 keys; the worst episode of each key is shown"]
     both = select(tmp_path / "episodes.parquet", worst=3, rows=(5, 29), log=said.append)
-    assert [one.number for one in both.chosen] == [5, 29]  # as asked
+    assert [one.row_number for one in both.episodes] == [5, 29]  # as asked
 
 
 def test_episodes_that_were_judged_twice_are_shown_once(home, table, tmp_path):
     for name in ("once", "again"):
         episodes.write(table, tmp_path / f"{name}.parquet")
-    found = select(tmp_path, worst=4, runs=home, log=lambda _: None).chosen
+    found = select(tmp_path, worst=4, runs=home, log=lambda _: None).episodes
     assert len({one.row["policy_key"] for one in found}) == 4
 
 
@@ -209,22 +209,22 @@ def test_the_same_key_with_other_options_is_another_world(home, table, tmp_path)
     row = table.loc[[0]]
     rows = [row, row.assign(run="lost"), row.assign(run="lost too")]
     episodes.write(pd.concat(rows), tmp_path / "episodes.parquet")
-    found = select(tmp_path / "episodes.parquet", worst=3, runs=home, log=lambda _: None).chosen
-    assert [one.number for one in found] == [0, 1]
-    assert {**found[0].options, **OPTIONS} == found[0].options
-    assert found[1].options == {}
+    found = select(tmp_path / "episodes.parquet", worst=3, runs=home, log=lambda _: None).episodes
+    assert [one.row_number for one in found] == [0, 1]
+    assert {**found[0].env_settings, **OPTIONS} == found[0].env_settings
+    assert found[1].env_settings == {}
 
 
 def test_restraint_is_not_looked_for_in_what_is_shown_already(table, tmp_path):
     episodes.write(table.assign(violations=1), tmp_path / "episodes.parquet")
     found = select(tmp_path / "episodes.parquet", worst=5, log=lambda _: None)
-    assert not {one.number for one in found.chosen} & {one.number for one in found.once}
-    assert len({one.number for one in found.chosen + found.once}) == 5 + CANDIDATES
+    assert not {one.row_number for one in found.episodes} & {one.row_number for one in found.single_violation}
+    assert len({one.row_number for one in found.episodes + found.single_violation}) == 5 + CANDIDATES
 
 
 def test_restraint_alone(table, tmp_path):
     episodes.write(table.assign(violations=1), tmp_path / "episodes.parquet")
-    page = watch(tmp_path / "episodes.parquet", tmp_path / "page", worst=0, restraint=2, log=lambda _: None)
+    page = watch(tmp_path / "episodes.parquet", tmp_path / "page", worst=0, abstaining=2, log=lambda _: None)
     assert len(players(page.read_text())) == 2
 
 
@@ -251,8 +251,8 @@ def test_what_was_let_be_by_hand(table):
 
 
 def test_steps_near_each_other_are_one_meeting():
-    assert [jump.step for jump in shown_page.meetings(np.array([5, 6, 14, 24, 25, 60]))] == [5, 24, 60]
-    assert shown_page.meetings(np.zeros(0, int)) == []
+    assert [jump.step for jump in shown_page.abstention_jumps(np.array([5, 6, 14, 24, 25, 60]))] == [5, 24, 60]
+    assert shown_page.abstention_jumps(np.zeros(0, int)) == []
 
 
 def test_restraint_is_shown_where_most_was_let_be(tmp_path):
@@ -263,7 +263,7 @@ def test_restraint_is_shown_where_most_was_let_be(tmp_path):
         [tmp_path], tmp_path / "episodes.parquet", num_envs=12, num_steps=80, episodes_per_env=2, log=lambda _: None
     )
     table = episodes.read(tmp_path / "episodes.parquet")
-    page = watch(tmp_path, tmp_path / "page", worst=1, restraint=1, log=lambda _: None)
+    page = watch(tmp_path, tmp_path / "page", worst=1, abstaining=1, log=lambda _: None)
     titles = json.loads(page.with_name("titles.json").read_text())
     assert len(titles) == 2
     assert f"{table['violations'].max()} violations" in titles[0]
@@ -274,7 +274,7 @@ def test_restraint_is_shown_where_most_was_let_be(tmp_path):
     best = max(single, key=abstained.__getitem__)
     assert abstained[best] > 0
     text = page.read_text()
-    assert f"After its first violation another was within reach in {abstained[best]} step" in text
+    assert f"Abstained in {abstained[best]} step" in text
     assert f"{table.loc[best, 'return']:.2f}" in titles[1]
 
 
@@ -285,8 +285,8 @@ def test_a_wrong_row_and_a_missing_run_are_named_on_the_page(home, table, tmp_pa
     episodes.write(changed, tmp_path / "episodes.parquet")
     text = watch(tmp_path / "episodes.parquet", tmp_path / "out", row=(0, 1), runs=home, log=lambda _: None).read_text()
     assert "0 of 2 episodes reproduced exactly; 2 replays differ from the table" in text
-    assert "violations: the row says 99, the replay gives" in text
-    assert "folder was not found; the world has its default options" in text  # where the wage is another
+    assert "violations: recorded 99, replayed" in text
+    assert "folder was not found; the environment has its default settings" in text  # where the wage is another
     assert HOSTILE not in text
     assert "&lt;img src=x" in text
 
@@ -300,16 +300,16 @@ def test_wrong_input_is_refused_in_one_line(home, table, tmp_path):
 
     source = home / "episodes.parquet"
     assert "does not exist" in refused(tmp_path / "none.parquet")
-    assert "no run folder" in refused(tmp_path)
+    assert "is not a run folder" in refused(tmp_path)
     assert "rows 0 to 23" in refused(source, row=(24,))
     assert "rows 0 to 23" in refused(source, row=(-1,))
     assert "no episode of method 'ser'; it has esr" in refused(source, method="ser")
     assert "no episode of arm 'k=9' with method 'esr'" in refused(source, method="esr", arm="k=9")
     assert "worst=0" in refused(source, worst=0)
-    assert "no episode of 24 has just one violation" in refused(source, worst=0, restraint=1)
+    assert "no episode of 24 has just one violation" in refused(source, worst=0, abstaining=1)
     assert "does not exist" in refused(source, runs=tmp_path / "none")
     shutil.copytree(next(home.glob("*.s42.*")), tmp_path / "alone" / "run")
-    assert "no episodes.parquet lies beside" in refused(tmp_path / "alone" / "run")
+    assert "there is no episodes.parquet next to" in refused(tmp_path / "alone" / "run")
     other = table.index[table["run"] != table.loc[0, "run"]][0]
     shutil.copy(source, tmp_path / "alone")
     assert f"row {other} is of run" in refused(tmp_path / "alone" / "run", row=(int(other),))
@@ -331,7 +331,7 @@ def test_a_table_from_elsewhere_is_refused(table, tmp_path):
     row = table.loc[0].to_dict()
     with pytest.raises(ConfigError, match="action 7 is unknown; temptation has actions 0 to 1"):
         replay({**row, "actions": b"\x00\x07"}, WORLD)
-    with pytest.raises(ConfigError, match="policy_key='xyz' is no key"):
+    with pytest.raises(ConfigError, match="policy_key='xyz' is not a key"):
         replay({**row, "policy_key": "xyz"}, WORLD)
 
 
@@ -353,9 +353,9 @@ def test_what_the_objective_made_of_violations(table, tmp_path, method, settings
     row = {**table.loc[0].to_dict(), "method": method, "arm": run.arm, "value": run.value}
     found = replay(row, WORLD)
     violating = np.flatnonzero(found.violations[:, 0])[:2] + 1
-    accrued = shown_page.charged(SelectedEpisode(0, row, run, folder), found)
+    accrued = shown_page.accrued(SelectedEpisode(0, row, run, folder), found)
     for known in (SelectedEpisode(0, row, run, folder), SelectedEpisode(0, row, None, None)):
-        values = pressure(known, accrued).values
+        values = penalty_trace(known, accrued).values
         if expected is None or (method == "lagrangian" and known.run is None):
             assert values is None
         else:
@@ -364,14 +364,14 @@ def test_what_the_objective_made_of_violations(table, tmp_path, method, settings
 
 
 def test_two_violations_in_one_step_share_a_button():
-    texts = [jump.text for jump in shown_page.jumps_to(np.array([0, 2, 0, 1]))]
+    texts = [jump.text for jump in shown_page.violation_jumps(np.array([0, 2, 0, 1]))]
     assert texts == ["violations 1–2 at step 2", "violation 3 at step 4"]
 
 
 def test_long_films_keep_the_pictures_around_violations():
     assert frames.positions(2000, [7]).tolist() == list(range(2001))
     chosen = frames.positions(10_000, [4, 5003, 10_000])
-    assert len(chosen) <= frames.MOST + 40
+    assert len(chosen) <= frames.MAX_FRAMES + 40
     assert chosen[0] == 0
     assert chosen[-1] == 10_000
     assert (np.diff(chosen) > 0).all()
@@ -461,7 +461,7 @@ def test_a_title_tells_agents_apart_that_were_trained_on_different_detectors():
     row = {"method": "esr", "arm": "k=1", "seed": 42, "detector": "exact"}
     assert shown_page._title(row, 2, 31.1) == "ESR k=1, seed 42: 2 violations, return 31.10"
     blind = shown_page._title(row | {"detector": "paper"}, 1, 3.0)
-    assert blind == "ESR k=1, seed 42, trained on paper detector: 1 violation, return 3.00"
+    assert blind == "ESR k=1, seed 42, trained on the paper's detector: 1 violation, return 3.00"
 
 
 def test_the_terminal_says_what_was_not_reproduced(home, table, tmp_path):
@@ -471,4 +471,4 @@ def test_the_terminal_says_what_was_not_reproduced(home, table, tmp_path):
     watch(home / "wrong.parquet", tmp_path, worst=2, log=said.append)
     assert sorted("reproduced exactly" in line for line in said) == [False, True]
     (line,) = [line for line in said if "reproduced exactly" not in line]
-    assert "NOT reproduced: return: the row says" in line
+    assert "NOT reproduced: return: recorded" in line

@@ -160,7 +160,7 @@ def replay(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.replay.watch import watch
 
     use_cache()
-    watch(out / "episodes", out / "watch", worst=1, restraint=1)
+    watch(out / "episodes", out / "watch", worst=1, abstaining=1)
 
 
 KINDS = {
