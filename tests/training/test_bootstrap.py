@@ -130,8 +130,8 @@ class Fork:
 
 
 def test_only_timeouts_are_bootstrapped():
-    """These critics value every state at 10, and γ is 0.9: a step pays 1, a violation costs 10 and ends the episode, and
-    a timeout adds 9, so that it looks like a step within an episode."""
+    """These critics value every state at 10, and γ is 0.9: a step pays 1, a violation costs 10 and ends the episode,
+    and a timeout adds 9, so that it looks like a step within an episode."""
     config = replace(ON, num_envs=32)
     program = ppo.Program(Fork(), config, 1, 16)
     members = population.gather([run_of("erm", config, enforcement="absolute")])

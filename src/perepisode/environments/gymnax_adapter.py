@@ -149,7 +149,7 @@ def _refuse_wrapper(env: Any) -> None:
     """A gymnax wrapper forwards `step_env` to the wrapped environment, which would bypass the wrapper."""
     if hasattr(env, "step_env") and not hasattr(type(env), "step_env"):
         raise ConfigError(
-            f"{type(env).__name__} wraps an environment, and its step resets automatically; pass the wrapped environment, "
+            f"{type(env).__name__} is a wrapper, and its step resets automatically; pass the wrapped environment, "
             "or write a subclass of it whose step_env does what the wrapper does"
         )
 
