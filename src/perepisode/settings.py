@@ -196,6 +196,7 @@ def _is_static(choices: tuple[str, ...] | Mapping[str, float] | None) -> bool:
 
 def _type(annotation: Any) -> type:
     """The type of a field, whose annotation is a string under postponed evaluation and a class otherwise."""
+    annotation = getattr(annotation, "__origin__", annotation) if hasattr(annotation, "__metadata__") else annotation
     name = annotation.__name__ if type(annotation) is type else str(annotation)
     first = re.sub(r"^tuple\[|\W.*$", "", name)
     return {"int": int, "bool": bool, "str": str}.get(first, float)

@@ -1,4 +1,4 @@
-"""The paper's matrix: how many runs, which ones, and that their ids never change."""
+"""The paper's matrix: the number of runs, which ones, and their fixed ids."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ def test_every_run_is_valid_and_at_the_papers_scale():
     assert {run.seed for run in matrix.paper()} == set(PAPER_SEEDS)
 
 
-def test_families_hold_what_the_paper_says():
+def test_families_have_the_runs_of_the_paper():
     found = matrix.families(matrix.of("craftax"))
     assert {run.arm for run in found["erm"]} == {"", "absolute", "calculated", "heuristic"}
     assert {run.value for run in found["ser"]} == {0.1, 0.3, 1, 3, 10}
@@ -48,7 +48,7 @@ def test_families_hold_what_the_paper_says():
 
 
 def test_ids_are_the_same_on_every_machine():
-    """A changed digest is a changed study: results trained under the old ids would no longer be found."""
+    """With other ids, results trained under the old ones would no longer be found."""
     ids = sorted(run.id for run in matrix.paper())
     assert hashlib.sha256(json.dumps(ids).encode()).hexdigest()[:16] == "620195e4000efd16"
 
@@ -99,7 +99,7 @@ def test_a_price_without_values_is_refused_instead_of_given_the_weights_of_ser(c
 @pytest.mark.parametrize(
     ("words", "count"),
     [
-        ("no_killing,esr", 15),  # k = 0, its twin, and k = 1, 2, 4: three seeds each
+        ("no_killing,esr", 15),  # k = 0, the same at γ = 1, and k = 1, 2, 4, with three seeds each
         ("no_killing,sustainability,lagrangian", 24),
         ("gamma1", 18),
         ("k=1", 6),
@@ -112,18 +112,18 @@ def test_filters(words, count):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [("no_kiling", "'no_kiling' is unknown"), ("temptation", "another --env"), ("k=1,ser", "leaves no run")],
 )
-def test_wrong_filters_are_refused(words, said):
-    with pytest.raises(ConfigError, match=said) as refused:
+def test_wrong_filters_are_refused(words, message):
+    with pytest.raises(ConfigError, match=message) as refused:
         matrix.only(matrix.families(matrix.of("craftax")), words)
     assert "\n" not in str(refused.value)
 
 
 def test_scale_is_a_choice():
-    shape = matrix.of("craftax", total_timesteps=10**7, seeds=(1, 2))
-    runs = matrix.flat(matrix.families(shape))
+    scaled = matrix.of("craftax", total_timesteps=10**7, seeds=(1, 2))
+    runs = matrix.flat(matrix.families(scaled))
     assert len(runs) == 122
     assert {run.total_timesteps for run in runs} == {10**7}
     with pytest.raises(ConfigError, match="twice"):

@@ -81,8 +81,8 @@ def craftax_text(out: Path) -> str:
     rows = [(one.point.label, *(one.written(name) for name in ("return", "p_over_1", "cvar"))) for one in found]
     return (
         f"Craftax, No Killing: {found[0].point.episodes} episodes per agent, evaluated on this machine;\n"
-        f"in parentheses: on the GPU that trained the agent, and in the paper.\n{console.plain(headings, rows)}\n{verdict}\n"
-        + "\n".join(f"wrote {path}" for path in written)
+        "in parentheses: on the GPU that trained the agent, and in the paper.\n"
+        f"{console.plain(headings, rows)}\n{verdict}\n" + "\n".join(f"wrote {path}" for path in written)
     )
 
 
