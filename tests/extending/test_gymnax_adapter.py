@@ -188,7 +188,7 @@ class Wrapped:
 def test_a_wrapper_is_refused_instead_of_being_passed_over(home):
     from ledge import Ledge, left
 
-    with pytest.raises(ConfigError, match="Wrapped wraps an environment, and its own step begins the next episode"):
+    with pytest.raises(ConfigError, match="Wrapped is a wrapper, and its step resets automatically"):
         from_gymnax(Wrapped(Ledge()), detectors=left)
 
 

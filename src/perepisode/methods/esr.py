@@ -41,7 +41,7 @@ class Esr(PerEpisode):
 
     name, label, colour, marker = "esr", "ESR", "#038f5c", "D"
     swept, symbol, constraint = "budget", "k", ConstraintType.EPISODE
-    tagline = ("rewarded for whole episodes:", "at most {value:g} in each")
+    tagline = ("constrained per episode:", "at most {value:g} in each")
 
     def __post_init__(self):
         if self.rho_u is None:

@@ -18,7 +18,7 @@ class Lagrangian(Objective):
 
     name, label, colour, marker = "lagrangian", "Lagrangian", "#e28b05", "^"
     swept, symbol, constraint = "budget", "d", ConstraintType.MEAN
-    tagline = ("held to a mean:", "{value:g} an episode on average")
+    tagline = ("constrained on average:", "{value:g} per episode")
 
     def init_dual(self):
         return jnp.asarray(self.lambda_init, jnp.float32)

@@ -27,7 +27,7 @@ class Ser(LinearPrice):
     weight: jax.Array | float = setting(help=WEIGHT, low=0)
 
     name, label, colour, marker = "ser", "SER", "#1271b1", "s"
-    tagline = ("made to pay a price", "for every one")
+    tagline = ("charged a price", "per violation")
 
     def reward(self, dual, before, after):
         return task_reward(before, after) - self.weight * ETHICAL_PENALTY * cost(before, after)

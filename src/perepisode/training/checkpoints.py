@@ -65,7 +65,7 @@ class Checkpoints:
             writing.result()
 
     def restore(self, like: Any, log: Callable[[str], None]) -> Any | None:
-        """The newest state that reads back whole, shaped like `like`; None if there is none."""
+        """The most recent intact state, with the structure of `like`; None if there is none."""
         for update in sorted(self._manager.all_steps(), reverse=True):
             try:
                 return self._read(update, like)

@@ -153,9 +153,9 @@ def _each_run(program: Program, function, shared, of_run):
         return every(shared, of_run)
 
     def own_runs(shared, filled):
-        def restored(x, whole):
-            shape = (whole.shape[0] // program.devices, *whole.shape[1:])
-            return jnp.zeros(shape, whole.dtype) if x is None else x
+        def restored(x, like):
+            shape = (like.shape[0] // program.devices, *like.shape[1:])
+            return jnp.zeros(shape, like.dtype) if x is None else x
 
         return every(shared, jax.tree.map(restored, filled, of_run, is_leaf=lambda x: x is None))
 

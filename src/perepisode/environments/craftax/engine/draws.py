@@ -20,7 +20,7 @@ TOOL_CHANCES = np.array([0.4, 0.3, 0.2, 0.1], np.float32)
 
 @pytree
 class Draws:
-    """Everything random in one step of one world.  Uniform means float32 in [0, 1)."""
+    """Everything random in one step of one environment.  Uniform means float32 in [0, 1)."""
 
     sapling: jax.Array  # uniform: whether grass yields a sapling
     chest: jax.Array  # int32[item]: contents of a chest; for pickaxe and sword the level

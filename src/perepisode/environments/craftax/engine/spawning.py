@@ -69,7 +69,7 @@ def hostile_coefficient(state: State, on_boss_floor: jax.Array) -> jax.Array:
 
 
 def place_mob(creatures: Mobs, slots: slice, kind: jax.Array, healths, cell: jax.Array, appears: jax.Array) -> Mobs:
-    """Fill the first free slot.  Like Craftax, write the type even if none spawns, in the first slot if all are full."""
+    """Fill the first free slot.  Like Craftax, write the type even if none spawns, in slot one if all are full."""
     free = pack(~creatures.mask[slots])
     lowest = jnp.where(free == 0, 1, free & -free)
     slot = unpack(lowest << slots.start, CREATURES)
