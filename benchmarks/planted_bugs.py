@@ -83,7 +83,7 @@ BUGS = (
     Bug(
         "loss: the ratio is clipped on both sides",
         PPO,
-        "jnp.clip(ratio, 1.0 - learner.clip",
+        "jnp.clip(ratio, 1.0 - config.clip_eps",
         "jnp.clip(ratio, 0.0",
         f"{T_PPO}::test_loss_against_the_loop",
     ),
@@ -97,8 +97,8 @@ BUGS = (
     Bug(
         "loss: entropy is rewarded",
         PPO,
-        "- learner.entropy * entropy",
-        "+ learner.entropy * entropy",
+        "- config.ent_coef * entropy",
+        "+ config.ent_coef * entropy",
         f"{T_PPO}::test_loss_against_the_loop",
     ),
     Bug(
@@ -113,7 +113,7 @@ BUGS = (
         PPO,
         "Targets(advantage, advantage + batch.value)",
         "Targets(advantage, advantage)",
-        f"{T_PPO}::test_learning_values_what_follows_by_where_episodes_end",
+        f"{T_PPO}::test_one_update_against_the_loop",
     ),
     Bug(
         "learn: the learning rate falls with the updates done",
@@ -123,10 +123,10 @@ BUGS = (
         T_RULES,
     ),
     Bug(
-        "learn: a minibatch is whole worlds, drawn anew every epoch",
+        "learn: a minibatch has whole environments, permuted in every epoch",
         PPO,
-        "jax.random.permutation(k, learner.envs)",
-        "jnp.arange(learner.envs)",
+        "jax.random.permutation(k, config.num_envs)",
+        "jnp.arange(config.num_envs)",
         T_RULES,
     ),
     Bug(
@@ -134,7 +134,7 @@ BUGS = (
         PPO,
         "params=_where_alive(alive, params, before.params)",
         "params=params",
-        f"{T_POP}::test_a_diverging_member_is_stopped_and_the_others_go_on",
+        f"{T_POP}::test_a_diverged_member_is_frozen_and_the_others_continue",
     ),
     Bug(
         "bootstrap: only timeouts",
@@ -144,10 +144,10 @@ BUGS = (
         f"{T_TRAINING}bootstrap.py::test_only_timeouts_are_bootstrapped",
     ),
     Bug(
-        "memory: cleared where an episode starts",
+        "hidden state: cleared where an episode starts",
         "training/network.py",
-        "jnp.where(starts[:, None], 0.0, memory)",
-        "memory",
+        "jnp.where(is_first[:, None], 0.0, hidden_state)",
+        "hidden_state",
         f"{T_PPO}::test_one_step_at_a_time_equals_the_sequence",
     ),
     Bug(
@@ -208,7 +208,13 @@ BUGS = (
         "self.budget - mean_cost)",
         T_OBJ,
     ),
-    Bug("lagrangian: λ is never negative", "methods/lagrangian.py", "0.0, self.ceiling)", "-1.0, self.ceiling)", T_OBJ),
+    Bug(
+        "lagrangian: λ is never negative",
+        "methods/lagrangian.py",
+        "0.0, self.lambda_max)",
+        "-1.0, self.lambda_max)",
+        T_OBJ,
+    ),
     Bug(
         "lagrangian: held where no episode ended",
         "methods/lagrangian.py",
@@ -225,10 +231,10 @@ BUGS = (
         T_OBJ,
     ),
     Bug(
-        "sauté: nothing after the breach",
+        "sauté: no reward beyond the budget",
         "methods/saute.py",
-        "gain(before, after), 0.0)",
-        "gain(before, after), 0.5)",
+        "task_reward(before, after), 0.0)",
+        "task_reward(before, after), 0.5)",
         T_OBJ,
     ),
     Bug(
@@ -244,15 +250,15 @@ BUGS = (
     Bug(
         "cvar method: the excess over q, divided by α",
         "methods/cvar.py",
-        "dual.multiplier * excess / self.fraction",
+        "dual.multiplier * excess / self.alpha",
         "dual.multiplier * excess",
         T_OBJ,
     ),
     Bug(
         "cvar method: q follows its quantile",
         "methods/cvar.py",
-        "self.rate * (self.fraction - tail)",
-        "self.rate * (tail - self.fraction)",
+        "self.lambda_lr * (self.alpha - tail)",
+        "self.lambda_lr * (tail - self.alpha)",
         T_OBJ,
     ),
     Bug("enforcement: absolute ends at the first", "methods/erm.py", '"absolute": 0.0', '"absolute": 1.0', T_OBJ),
@@ -260,14 +266,14 @@ BUGS = (
         "enforcement: calculated ends at the fourth", "methods/erm.py", '"calculated": 3.0', '"calculated": 4.0', T_OBJ
     ),
     Bug(
-        "told: v / 5",
-        "methods/told.py",
+        "accrued observation: v / 5",
+        "methods/accrued_obs.py",
         "accrued.violations / 5.0",
         "accrued.violations / 50.0",
         f"{T_OBJ} tests/training/test_accrued_obs.py",
     ),
     # ---- episodes
-    Bug("charging: once a step", POP, "jnp.minimum(count, 1)", "count", f"{T_POP}::test_charging"),
+    Bug("costs: once per step", POP, "jnp.minimum(count, 1)", "count", f"{T_POP}::test_costs"),
     Bug(
         "charging: the run's own dilemma",
         POP,
@@ -280,24 +286,30 @@ BUGS = (
         POP,
         "_zero_where(record.ended, x), totals)",
         "x, totals)",
-        f"{T_POP}::test_totals_are_written_before_the_reset_and_cleared_after_it",
+        f"{T_POP}::test_totals_are_recorded_before_the_reset_and_cleared_after_it",
     ),
     Bug(
-        "judging enforces nothing",
+        "evaluation enforces nothing",
         POP,
-        "population.enforces & population.each",
-        "population.each",
-        f"{T_POP}::test_enforcement_ends_training_episodes_but_not_judged_ones",
+        "population.enforces & population.map_runs",
+        "population.map_runs",
+        f"{T_POP}::test_enforcement_ends_episodes_in_training_but_not_in_evaluation",
     ),
     Bug(
-        "hand out: every world is used once",
-        "environments/fresh.py",
-        "handed=fresh.handed + count",
-        "handed=fresh.handed",
-        f"{T_POP}::test_every_finished_episode_gets_its_own_world_in_order_even_when_the_batch_runs_out",
+        "reset pool: every state is used once",
+        "environments/reset_pool.py",
+        "next_id=pool.next_id + count",
+        "next_id=pool.next_id",
+        f"{T_POP}::test_every_episode_gets_its_own_reset_state_in_order_even_when_the_pool_runs_out",
     ),
-    Bug("keys: a choice has its own at every step", "environments/fresh.py", "2 * time + 2", "2", T_RULES),
-    Bug("keys: world and choice do not share one", "environments/fresh.py", "2 * time + 2", "2 * time + 1", T_RULES),
+    Bug("keys: an action has its own at every step", "environments/reset_pool.py", "2 * time + 2", "2", T_RULES),
+    Bug(
+        "keys: environment and action do not share one",
+        "environments/reset_pool.py",
+        "2 * time + 2",
+        "2 * time + 1",
+        T_RULES,
+    ),
     Bug(
         "detector: two deaths are two", DETECTORS, "slots.sum(dtype=jnp.int32)", "slots.any().astype(jnp.int32)", T_DET
     ),
@@ -503,9 +515,9 @@ BUGS = (
     ),
     Bug(
         "adopted: a detector sees the state before the step",
-        "environments/foreign.py",
-        "count(state.inner, action",
-        "count(after.inner, action",
+        "environments/gymnax_adapter.py",
+        "count(state.env_state, action",
+        "count(after.env_state, action",
         "tests/extending/test_gymnax_adapter.py",
     ),
     Bug(
@@ -545,14 +557,14 @@ BUGS = (
     ),
     Bug(
         "adopted: what it was given is part of what it is",
-        "environments/foreign.py",
-        "dict(_held(env)), params, longest",
-        "dict(_held(env)), longest",
+        "environments/gymnax_adapter.py",
+        "dict(_held(env)), params, max_episode_steps",
+        "dict(_held(env)), max_episode_steps",
         "tests/extending/test_gymnax_adapter.py",
     ),
     Bug(
         "adopted: a wrapper is not passed over",
-        "environments/foreign.py",
+        "environments/gymnax_adapter.py",
         "    _refuse_wrapper(env)\n",
         "",
         "tests/extending/test_gymnax_adapter.py",
