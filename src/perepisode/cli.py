@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from errno import EDQUOT, EIO, ENOSPC
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -206,7 +207,7 @@ class MethodSpec:
             if not equals:
                 continue
             if name not in spec.known and (new := legacy.new_setting(name, spec.name)) in spec.known:
-                _print_renamed({name: new})
+                _print_renamed(name, new)
                 name = new
             if name not in spec.known:
                 listed = ", ".join(spec.known) or "no settings"
@@ -275,7 +276,7 @@ def _owner_of(name: str, owners: dict[str, type]) -> tuple[str, settings.Setting
         renamed = {owner: legacy.new_setting(bare, getattr(cls, "name", "")) for owner, cls in owners.items()}
         found = [(owner, declared[new]) for owner, declared in known.items() if (new := renamed[owner]) in declared]
         for _, declared in found[:1]:
-            _print_renamed({bare: declared.name})
+            _print_renamed(bare, declared.name)
     if len(found) == 1:
         return found[0]
     if found:
@@ -498,7 +499,9 @@ def parsed(arguments: list[str]) -> Any:
     """The command of these arguments; tyro's boxed error of several lines becomes one line."""
     current = {option.name for group in (METHOD_OPTIONS, ENV_OPTIONS, PPO_OPTIONS) for option in fields(group)}
     arguments, renamed = legacy.upgrade_options(arguments, current)
-    _print_renamed(renamed)
+    _print_renamed.cache_clear()
+    for old, new in renamed.items():
+        _print_renamed(old, new)
     out, err = _Captured(), io.StringIO()
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -601,10 +604,10 @@ def _print_error(message: object) -> None:
     print(f"perepisode: {safe_io.one_line(message)}", file=sys.stderr)
 
 
-def _print_renamed(names: Mapping[str, str]) -> None:
-    """Names of version 0.1 still work."""
-    for old, new in names.items():
-        print(f"perepisode: {old} is now called {new}", file=sys.stderr)
+@cache
+def _print_renamed(old: str, new: str) -> None:
+    """Report a name of version 0.1, which still works, once per command."""
+    print(f"perepisode: {old} is now called {new}", file=sys.stderr)
 
 
 def silent(message: str) -> None:

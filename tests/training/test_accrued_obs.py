@@ -1,30 +1,19 @@
 """Accrued observations: by hand, for every method that has one, and as part of a run's identity."""
 
-import json
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from perepisode.config import ConfigError
 from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
-from perepisode.methods import METHODS, Accrued
+from perepisode.methods import METHODS, Accrued, Objective
 from perepisode.methods.accrued_obs import ACCRUED_OBS
-from perepisode.methods.esr_distilled import Distilled, to_json
 from perepisode.runs import Run
 from perepisode.study import matrix, packing
 from perepisode.training import population, ppo
+from tests.methods import FILES, sample_settings
 
-UTILITY = Distilled(jnp.zeros(2), jnp.ones(2), (jnp.ones((2, 1)),), (jnp.zeros(1),), 0.0, 1.0)
-FILES = {"a file's digest": json.dumps(to_json(UTILITY)).encode()}
-SETTINGS = {
-    "esr": {"budget": 1},
-    "esr_distilled": {"utility": "a file's digest"},
-    "ser_racc": {"weight": 0.1},
-    "saute": {"budget": 1},
-    "cvar": {"budget": 1},
-    "chance": {"budget": 1},
-}
+OBSERVING = [name for name, method in METHODS.items() if method.accrued_obs is not None]
 
 
 def after(task_return, violations):
@@ -48,14 +37,19 @@ def test_by_hand(name, task_return, violations, expected):
     assert features == pytest.approx(np.array(expected, float), abs=1e-5)
 
 
-@pytest.mark.parametrize("method", SETTINGS)
+@pytest.mark.parametrize("method", OBSERVING)
 def test_every_method_with_an_accrued_observation_can_choose_it(method):
     accrued = after(np.full((3, 2), 25.0), np.full((3, 2), 1))
-    scaled = METHODS[method].build(FILES, **SETTINGS[method], accrued_obs="scaled")
+    scaled = METHODS[method].build(FILES, **sample_settings(method), accrued_obs="scaled")
     np.testing.assert_array_equal(scaled.features(accrued, 93), ACCRUED_OBS["scaled"](accrued, 93))
-    default = METHODS[method].build(FILES, **SETTINGS[method])
-    own = (1 - 1 / 1.5) * np.ones((3, 2, 1)) if method == "saute" else ACCRUED_OBS["paper"](accrued, 93)
-    np.testing.assert_allclose(default.features(accrued, 93), own, rtol=1e-6)
+    if METHODS[method].features is Objective.features:
+        default = METHODS[method].build(FILES, **sample_settings(method))
+        np.testing.assert_array_equal(default.features(accrued, 93), ACCRUED_OBS["paper"](accrued, 93))
+
+
+def test_saute_observes_its_remaining_budget():
+    remaining = METHODS["saute"].build(budget=1).features(after(np.full((3, 2), 25.0), np.full((3, 2), 1)), 93)
+    np.testing.assert_allclose(remaining, (1 - 1 / 1.5) * np.ones((3, 2, 1)), rtol=1e-6)
 
 
 def test_the_scale_follows_the_number_of_inputs():
@@ -69,11 +63,12 @@ def test_the_scale_follows_the_number_of_inputs():
     assert np.asarray(features)[0, 2] == pytest.approx((3 + 7) ** 0.5 / 3)
 
 
-def test_all_methods_with_an_accrued_observation_are_listed():
-    assert {name for name, method in METHODS.items() if method.accrued_obs is not None} == set(SETTINGS)
-    for name in set(METHODS) - set(SETTINGS):
-        settings = {"weight": {"weight": 1}, "budget": {"budget": 1}}.get(METHODS[name].swept, {})
-        assert METHODS[name].build(**settings).features(after(25.0, 1), env_inputs=10).shape == (0,)
+def test_methods_without_an_accrued_observation_observe_nothing():
+    assert {"esr", "esr_distilled", "ser_racc", "saute", "cvar", "chance"} <= set(OBSERVING)
+    for name in set(METHODS) - set(OBSERVING):
+        if METHODS[name].features is Objective.features:
+            objective = METHODS[name].build(FILES, **sample_settings(name))
+            assert objective.features(after(25.0, 1), env_inputs=10).shape == (0,)
 
 
 def test_the_default_keeps_ids_and_labels():
