@@ -40,3 +40,16 @@ def test_no_table_cell_ends_in_braces():
         for match in cell.finditer(CODE.sub("", path.read_text(encoding="utf-8")))
     ]
     assert not lost, "\n".join(lost)
+
+
+def test_every_source_file_that_the_documentation_names_exists():
+    """Relative to the repository or to the package; the page on renames names old modules on purpose."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    homes = (ROOT, ROOT / "src" / "perepisode")
+    missing = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in pages
+        for name in re.findall(r"`([\w/.]+/[\w.]+\.(?:py|json|parquet))`", page.read_text(encoding="utf-8"))
+        if not any((home / name).exists() for home in homes)
+    ]
+    assert not missing, "\n".join(missing)
