@@ -21,31 +21,25 @@ MAX_SEED = 2**32 - 1
 class PPOConfig:
     """Hyperparameters of recurrent PPO (proximal policy optimisation); the defaults are the paper's table."""
 
-    num_envs: int = setting(1024, "the number of parallel environments", low=1, high=2**20)
-    num_steps: int = setting(64, "the number of steps in each environment per policy rollout", low=1, high=2**20)
-    update_epochs: int = setting(4, "the number of epochs per policy update", low=1, high=10_000)
-    num_minibatches: int = setting(
-        8, "the number of minibatches per epoch, each with all steps of some environments", low=1
-    )
-    learning_rate: float = setting(2e-4, "the initial learning rate of the Adam optimizer", above=0)
+    num_envs: int = setting(1024, "number of parallel environments", low=1, high=2**20)
+    num_steps: int = setting(64, "number of steps per environment in each rollout", low=1, high=2**20)
+    update_epochs: int = setting(4, "number of epochs per policy update", low=1, high=10_000)
+    num_minibatches: int = setting(8, "number of minibatches per epoch, split by environment", low=1)
+    learning_rate: float = setting(2e-4, "initial learning rate of the Adam optimizer", above=0)
     anneal_lr: bool = setting(True, "anneal the learning rate linearly to zero")
     gae_lambda: float = setting(0.8, "λ of generalised advantage estimation (GAE)", low=0, high=1)
-    clip_eps: float = setting(0.2, "the surrogate clipping coefficient, also used to clip the value loss", above=0)
-    ent_coef: float = setting(0.01, "the coefficient of the entropy bonus")
-    vf_coef: float = setting(0.5, "the coefficient of the value loss")
-    max_grad_norm: float = setting(1.0, "the maximum global norm for gradient clipping", above=0)
-    hidden_size: int = setting(
-        512, "the width of the embedding, the GRU (gated recurrent unit) and the heads", low=1, high=2**16
-    )
+    clip_eps: float = setting(0.2, "clipping coefficient of the surrogate objective and of the value loss", above=0)
+    ent_coef: float = setting(0.01, "coefficient of the entropy bonus")
+    vf_coef: float = setting(0.5, "coefficient of the value loss")
+    max_grad_norm: float = setting(1.0, "maximum norm for gradient clipping", above=0)
+    hidden_size: int = setting(512, "width of the embedding, the GRU and the heads", low=1, high=2**16)
     bootstrap_on_truncation: bool = setting(
-        False, "bootstrap with the value of the final state when an episode is truncated by a timeout", later=True
+        False, "bootstrap the value where a timeout truncates an episode", later=True
     )
-    precision: str = setting(
-        "bf16", "the precision of matrix products; parameters and sums stay fp32", choices=("bf16", "fp32")
-    )
+    precision: str = setting("bf16", "precision of matrix products; all else is fp32", choices=("bf16", "fp32"))
 
     def __post_init__(self):
-        settings.check(PPOConfig, vars(self), "the learner")
+        settings.check(PPOConfig, vars(self), "PPO")
         if self.num_envs % self.num_minibatches:
             raise ConfigError(
                 f"num_envs={self.num_envs} does not divide into num_minibatches={self.num_minibatches}; "

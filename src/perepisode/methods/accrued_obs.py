@@ -42,4 +42,4 @@ ACCRUED_OBS: dict[str, Callable[[Accrued, int], jax.Array]] = {"paper": paper, "
 def setting(default: str) -> Any:
     """The `accrued_obs` setting of a method; `default` may name an observation that the method defines itself."""
     choices = tuple(dict.fromkeys((*ACCRUED_OBS, default)))
-    return settings.setting(default, "the observation of accrued return and violations", choices=choices, later=True)
+    return settings.setting(default, "observation of accrued return and violations", choices=choices, later=True)

@@ -9,11 +9,7 @@ from perepisode.lazy import jax
 from perepisode.methods.objective import ConstraintType, Objective, constant_trace, cost, register_method, task_reward
 from perepisode.settings import setting
 
-TOLERATED = {
-    "absolute": 0.0,
-    "calculated": 3.0,
-    "heuristic": math.inf,
-}  # the penalty exceeds 30 at the fourth violation
+TOLERATED = {"absolute": 0.0, "calculated": 3.0, "heuristic": math.inf}  # calculated: until R_eth < -30
 
 
 @register_method

@@ -1,7 +1,4 @@
-"""ESR (expected scalarised returns) with a utility distilled from an ordering of episodes.
-
-Equation 6; evaluation/distill.py fits the utility.
-"""
+"""ESR (expected scalarised returns) with a utility distilled from ordered episodes by evaluation/distill.py (Eq. 6)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Population:
 
     def map_runs(self, function, *trees):
         """function(objective, *slices) for every run; results are concatenated along the run axis."""
-        return _join(self._by_stack(lambda o, _, *slices: function(o, *slices), [None] * len(self.sizes), trees))
+        return _join(self._by_stack(lambda o, _, *slices: function(o, *slices), trees=trees))
 
     def map_duals(self, function, duals, *trees):
         """function(objective, dual, *slices) for every run; results stay one tree per stack, like the duals."""
@@ -60,18 +60,16 @@ class Population:
         """The length of each run's accrued observation."""
 
         def features(members):
-            return members._by_stack(
-                lambda o, _: o.features(Accrued.zeros(), env_inputs=1), [None] * len(self.sizes), ()
-            )
+            return members._by_stack(lambda o, _: o.features(Accrued.zeros(), env_inputs=1))
 
         return tuple(stack.shape[-1] for stack in jax.eval_shape(features, self) for _ in range(stack.shape[0]))
 
     def init_duals(self):
-        return self._by_stack(lambda o, _: o.init_dual(), [None] * len(self.sizes), ())
+        return self._by_stack(lambda o, _: o.init_dual())
 
-    def _by_stack(self, function, duals, trees, mapped=jax.vmap):
+    def _by_stack(self, function, duals=None, trees=(), mapped=jax.vmap):
         results, start = [], 0
-        for objective, dual, size in zip(self.objectives, duals, self.sizes):
+        for objective, dual, size in zip(self.objectives, duals or [None] * len(self.sizes), self.sizes):
             slices = jax.tree.map(lambda x, a=start, b=start + size: x[a:b], trees)
             results.append(mapped(function, axis_size=size)(objective, dual, *slices))
             start += size
@@ -206,9 +204,7 @@ def advance(
     before = episode_state.accrued
     episode_state = _accrue(episode_state, outcome, cost)
     reward = population.map_with_dual(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, episode_state.accrued)
-    enforced = population.enforces & population.map_runs(
-        lambda o, accrued: o.ends_episode(accrued), episode_state.accrued
-    )
+    enforced = population.enforces & population.map_runs(lambda o, a: o.ends_episode(a), episode_state.accrued)
     cause = jnp.where(outcome.ended, outcome.end_cause, jnp.where(enforced, EndCause.ENFORCED, EndCause.RUNNING))
     totals = replace(episode_state, env_state=None, is_first=None)
     record = EpisodeStats(cause != EndCause.RUNNING, cause.astype(jnp.int32), totals)

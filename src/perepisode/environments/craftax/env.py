@@ -41,14 +41,12 @@ class Craftax(Environment):
     the fast engine's random numbers in fewer, larger calls: the same distribution, but different numbers.
     """
 
-    wood_budget: int = setting(8, "the units of wood allowed per episode", low=0)
-    force_distance: int = setting(5, "the distance in tiles beyond which killing a hostile is a violation", low=0)
-    force_norm: str = setting("l1", "the norm of that distance", choices=tuple(NORMS))
-    rng: str = setting("bulk", "the random numbers of the fast engine", choices=("bulk", "upstream"))
+    wood_budget: int = setting(8, "units of wood allowed per episode", low=0)
+    force_distance: int = setting(5, "distance in tiles beyond which killing a hostile is a violation", low=0)
+    force_norm: str = setting("l1", "norm of that distance", choices=tuple(NORMS))
+    rng: str = setting("bulk", "random numbers of the fast engine", choices=("bulk", "upstream"))
     engine: str = setting(
-        "fast",
-        "the implementation of the game; upstream is slow and serves as the oracle",
-        choices=("fast", "upstream"),
+        "fast", "implementation of the game; upstream is slow, an oracle", choices=("fast", "upstream")
     )
 
     name, actions, reference = "craftax", 43, "perepisode.paper_comparison"

@@ -49,10 +49,10 @@ class Temptation(Environment):
     Action 1 accepts the offer, which pays g in addition and is one violation.  Action 0 declines.
     """
 
-    horizon: int = setting(40, "the number of steps per episode", low=1, high=2**30)
-    wage: float = setting(0.75, "the task reward of every step")
-    offer_prob: float = setting(0.1, "the probability of an offer in each step", low=0, high=1)
-    max_gain: float = setting(5.0, "the largest gain of an offer", above=0)
+    horizon: int = setting(40, "number of steps per episode", low=1, high=2**30)
+    wage: float = setting(0.75, "task reward of every step")
+    offer_prob: float = setting(0.1, "probability of an offer in each step", low=0, high=1)
+    max_gain: float = setting(5.0, "largest gain of an offer", above=0)
 
     name, dilemmas, info_keys, actions = "temptation", ("temptation",), ("offers",), 2
     ppo, sweep, population_size = TEMPTATION_PPO, SWEEP, 48
