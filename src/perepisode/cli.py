@@ -14,7 +14,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from errno import EDQUOT, EIO, ENOSPC
 from functools import cache

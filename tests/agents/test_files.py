@@ -20,6 +20,12 @@ from perepisode.zoo import agent_file, registry
 from perepisode.zoo.agent_file import AgentFile
 
 
+@pytest.fixture(autouse=True)
+def working_directory(tmp_path, monkeypatch):
+    """Commands write their default output here."""
+    monkeypatch.chdir(tmp_path)
+
+
 def refusal(capsys, *arguments) -> str:
     """The one-line error message of a command."""
     with pytest.raises(SystemExit) as end:
