@@ -354,8 +354,8 @@ BUGS = (
     Bug(
         "cvar: ⌈α N⌉ episodes",
         "metrics.py",
-        "math.ceil(round(fraction * episodes, 9))",
-        "max(1, int(fraction * episodes))",
+        "math.ceil(round(alpha * episodes, 9))",
+        "max(1, int(alpha * episodes))",
         T_METRICS,
     ),
     Bug("P(> k): more than k", "metrics.py", "> budget).mean()", ">= budget).mean()", T_METRICS),
@@ -386,7 +386,7 @@ BUGS = (
     Bug(
         "holm: every test counts",
         COMPARE,
-        "(len(order) - place) * values[index]",
+        "(len(order) - rank) * values[index]",
         "values[index]",
         f"{T_COMPARE}::test_holm_by_hand",
     ),
@@ -407,8 +407,8 @@ BUGS = (
     Bug(
         "least tail: ⌈α N⌉ episodes",
         "metrics.py",
-        "fraction if episodes is None else tail_share(episodes, fraction)",
-        "fraction",
+        "alpha if episodes is None else tail_share(episodes, alpha)",
+        "alpha",
         T_HARM,
     ),
     Bug(
@@ -431,8 +431,8 @@ BUGS = (
     Bug(
         "frontier: beaten by no other",
         COMPARE,
-        "harms[None] <= harms[:, None]",
-        "harms[None] >= harms[:, None]",
+        "counts[None] <= counts[:, None]",
+        "counts[None] >= counts[:, None]",
         T_COMPARE,
     ),
     Bug(
@@ -446,8 +446,8 @@ BUGS = (
     Bug(
         "run id: the seed is part of it",
         "runs.py",
-        "canonical(self.to_json()).encode()",
-        'canonical({**self.to_json(), "seed": 0}).encode()',
+        "canonical(legacy.identity(self.to_json())).encode()",
+        'canonical({**legacy.identity(self.to_json()), "seed": 0}).encode()',
         T_MATRIX,
     ),
     Bug(
@@ -476,16 +476,16 @@ BUGS = (
     Bug(
         "policy: its checksum is compared",
         "runs.py",
-        "hashlib.sha256(content).hexdigest() != reading",
-        "False and reading",
+        "hashlib.sha256(content).hexdigest() != safe_io",
+        "False and safe_io",
         f"{T_TRAIN}::test_a_damaged_or_unfinished_policy_is_refused",
     ),
     Bug(
-        "agent file: it vouches for its words",
-        "trained/files.py",
-        "_stated(content) != _digest(about)",
+        "agent file: the digest covers its metadata",
+        "zoo/agent_file.py",
+        "_header_digest(content) != _digest(metadata)",
         "False",
-        "tests/agents/test_files.py::test_a_number_that_was_embellished_is_refused",
+        "tests/agents/test_files.py::test_an_edited_number_is_refused",
     ),
     # ---- doors
     Bug(
@@ -570,15 +570,15 @@ BUGS = (
         "tests/extending/test_gymnax_adapter.py",
     ),
     Bug(
-        "sources: files of one name are both remembered",
-        "outside.py",
+        "sources: files of the same name are both recorded",
+        "plugins.py",
         "_join(contents, name, content)\n        more",
         "contents[name] = content\n        more",
         "tests/extending/test_sources.py",
     ),
     Bug(
-        "sources: a file may bear the name of a module of Python's",
-        "outside.py",
+        "sources: a plugin may have the name of a standard module",
+        "plugins.py",
         "    if file is None:\n        return module in sys.stdlib_module_names\n",
         "    if module in sys.stdlib_module_names:\n        return True\n    if file is None:\n        return False\n",
         "tests/extending/test_sources.py",
