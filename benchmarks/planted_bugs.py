@@ -348,7 +348,7 @@ BUGS = (
         "replay/episode.py",
         "if name in row and row[name] != value]",
         'if name == "return" and row[name] != value]',
-        f"{T_REPLAY}::test_another_number_in_the_row_is_noticed",
+        f"{T_REPLAY}::test_a_changed_number_in_the_row_is_detected",
     ),
     # ---- statistics
     Bug(
