@@ -1,7 +1,7 @@
-"""What `nu.py` searches over, as numbers that a population can sweep: one program serves all candidates.
+"""The accrued observations that `nu.py` searches over, as numbers that a population sweeps in one program.
 
-Nothing in the package is changed on disk.  `esr_told` is a method of its own; `ppo.learn` is wrapped so that each
-run has its own value clip; `heads_too` lets the heads see ν beside the recurrence.
+The package is patched in memory: `esr_candidate` is a separate method, `ppo.learn` is wrapped so that each run has its
+own value clip, and `condition_heads` gives ν also to the heads, after the recurrence.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ BUDGET = 1
 BASIS = ("return", "share", *(f"step{i}" for i in range(1, STEPS + 1)), "remaining", "within")
 
 
-CANDIDATES: dict[str, np.ndarray] = {}  # what `nu.py` fills in: gains, gains beside, value clip, one after the other
+CANDIDATES: dict[str, np.ndarray] = {}  # set by `nu.py`: gains, gains of the heads, value clip, concatenated
 
 
 @register_method
-class Told(PerEpisode):
-    """ESR (k = 1) told gains times what BASIS says of the episode so far; a gain of zero says nothing."""
+class EsrCandidate(PerEpisode):
+    """ESR (k = 1) that observes gains times BASIS; a gain of zero omits an entry."""
 
-    candidate: Any = setting(help="one of those of nu.py", choices=CANDIDATES)
+    candidate: Any = setting(help="a candidate of nu.py", choices=CANDIDATES)
 
-    name, label, swept, family = "esr_told", "ESR told", "candidate", ConstraintType.EPISODE
-    told = "candidate"
+    name, label, swept, constraint = "esr_candidate", "ESR candidate", "candidate", ConstraintType.EPISODE
+    accrued_obs = "candidate"
 
     @property
     def gains(self):
-        """Into the embedding, one for each entry of BASIS."""
+        """Gains of the embedding's inputs, one per entry of BASIS."""
         return self.candidate[..., : len(BASIS)]
 
     @property
-    def beside(self):
-        """Into the heads."""
+    def head_gains(self):
+        """Gains of the heads' inputs."""
         return self.candidate[..., len(BASIS) : 2 * len(BASIS)]
 
     @property
@@ -56,13 +56,13 @@ class Told(PerEpisode):
     def u(self, r_ext, r_eth):
         return Esr(BUDGET).u(r_ext, r_eth)
 
-    def features(self, accrued, shown=0):
+    def features(self, accrued, env_inputs=0):
         basis = self.basis(accrued)
-        told = self.gains * basis
-        return jnp.concatenate([told, self.beside * basis], axis=-1) if _heads else told
+        features = self.gains * basis
+        return jnp.concatenate([features, self.head_gains * basis], axis=-1) if _heads else features
 
     def basis(self, accrued):
-        """[R/50, v/5, 1(v >= 1), ..., 1(v >= 5), (k - v)/(k + 0.5), 1(v <= k)], clipped to ±5 as the paper's is."""
+        """[R/50, v/5, 1(v >= 1), ..., 1(v >= 5), (k - v)/(k + 0.5), 1(v <= k)], clipped to ±5 like the paper's ν."""
         v, tolerance = accrued.violations, BUDGET + 0.5
         thermometer = [(v >= i).astype(jnp.float32) for i in range(1, STEPS + 1)]
         remaining, within = (BUDGET - v) / tolerance, (v < tolerance).astype(jnp.float32)
@@ -75,7 +75,7 @@ class Told(PerEpisode):
 
 @pytree
 class OfRun:
-    """Stands where a population has γ alone: `ppo.update` hands it on to `learn`, run by run."""
+    """Takes the place of γ in a population: `ppo.update` passes it on to `learn`, run by run."""
 
     gamma: jax.Array
     value_clip: jax.Array
@@ -86,14 +86,14 @@ class OfRun:
 
 
 def with_value_clip(members: Population) -> Population:
-    (told,) = members.objectives
-    return replace(members, gamma=OfRun(members.gamma, told.value_clip))
+    (objective,) = members.objectives
+    return replace(members, gamma=OfRun(members.gamma, objective.value_clip))
 
 
-def loss(params, env, config, memory, batch, targets, value_clip):
-    """`ppo.loss`, but for the clip of the value, which is a number of its own."""
+def loss(params, env, config, hidden_state, batch, targets, blank=(), value_clip=0.2):
+    """`ppo.loss` with a separate clip for the value."""
     logits, value = network.sequence(
-        params, env, memory, batch.is_first, batch.observation, batch.features, config.precision
+        params, env, hidden_state, batch.is_first, batch.observation, batch.features, config.precision, blank
     )
     log_ratio = ppo.log_prob(logits, batch.action) - batch.log_prob
     ratio = jnp.exp(log_ratio)
@@ -117,13 +117,13 @@ def loss(params, env, config, memory, batch, targets, value_clip):
 _learn, _loss = ppo.learn, ppo.loss
 
 
-def learn(program, rate, params, adam, memory, batch, last_value, of_run, key):
-    """`ppo.learn`, which looks its loss up while it is traced: for that long the loss has this run's value clip."""
+def learn(program, rate, params, opt_state, hidden_state, batch, last_value, of_run, key):
+    """`ppo.learn`; it looks `loss` up while it is traced, so for that time the loss has this run's value clip."""
     if not isinstance(of_run, OfRun):
-        return _learn(program, rate, params, adam, memory, batch, last_value, of_run, key)
+        return _learn(program, rate, params, opt_state, hidden_state, batch, last_value, of_run, key)
     ppo.loss = partial(loss, value_clip=of_run.value_clip)
     try:
-        return _learn(program, rate, params, adam, memory, batch, last_value, of_run.gamma, key)
+        return _learn(program, rate, params, opt_state, hidden_state, batch, last_value, of_run.gamma, key)
     finally:
         ppo.loss = _loss
 
@@ -131,68 +131,69 @@ def learn(program, rate, params, adam, memory, batch, last_value, of_run, key):
 ppo.learn = learn
 
 
-# ---- ν beside the recurrence --------------------------------------------------------------------------------
+# ---- ν as an input of the heads -----------------------------------------------------------------------------
 
-ROWS = 64  # by which the heads' first kernels grow: whole memory lines; those beyond BASIS meet zeros
+ROWS = 64  # rows added to the heads' first kernels, a multiple of the memory line; those beyond BASIS get zeros
 _heads = False
-_init = network.init
+_init, _widen = network.init, network.widen
 
 
-def heads_too() -> None:
-    """From here on `Told` has features for the heads also, which read them together with the memory."""
+def condition_heads() -> None:
+    """From now on, give `EsrCandidate` features for the heads too, next to the hidden state."""
     global _heads
     _heads = True
     network.init, network.sequence, network.step = init, sequence, step
+    network.widen = lambda params, env, extra: _widen(params, env, extra // 2)  # half of the features are the heads'
 
 
 def init(seed, sizes, hidden, actions):
-    """As without, and the heads' further rows, as large as the others (entries of 2 / √hidden)."""
+    """`network.init` with more rows in the heads' first kernels, on the same scale (2 / √hidden)."""
     params = _init(seed, (*sizes[:-1], len(BASIS)), hidden, actions)
-    random = np.random.default_rng([seed, 1])
+    generator = np.random.default_rng([seed, 1])
 
     def wider(head):
         (kernel, bias), *rest = head
-        rows = random.normal(size=(ROWS, hidden)) * 2.0 / hidden**0.5
+        rows = generator.normal(size=(ROWS, hidden)) * 2.0 / hidden**0.5
         return ((np.concatenate([kernel, rows.astype(np.float32)]), bias), *rest)
 
     return replace(params, actor=wider(params.actor), critic=wider(params.critic))
 
 
-def sequence(params, env, memory, starts, observation, features, precision):
-    told, beside = jnp.split(features, 2, axis=-1)
-    gates = network._input_gates(params, env, observation, told, precision)
+def sequence(params, env, hidden_state, is_first, observation, features, precision, blank=()):
+    features, head_features = jnp.split(features, 2, axis=-1)
+    gates = network._input_gates(params, env, observation, features, precision, blank)
     dtype = network._dtype(precision)
-    hidden = network.gru(gates, memory, starts, params.gru_input[1], *params.gru_hidden, dtype)
-    return network._heads(params, _side_by_side(hidden, beside), precision)
+    hidden = network.gru(gates, hidden_state, is_first, params.gru_input[1], *params.gru_hidden, dtype)
+    return network._heads(params, _concatenated(hidden, head_features), precision)
 
 
-def step(params, env, memory, starts, observation, features, precision):
-    told, beside = jnp.split(features, 2, axis=-1)
-    gates = network._input_gates(params, env, observation, told, precision)
-    memory = jnp.where(starts[:, None], 0.0, memory)
+def step(params, env, hidden_state, is_first, observation, features, precision):
+    features, head_features = jnp.split(features, 2, axis=-1)
+    gates = network._input_gates(params, env, observation, features, precision)
+    hidden_state = jnp.where(is_first[:, None], 0.0, hidden_state)
     kernel, bias = params.gru_hidden
-    memory, _ = network.cell(memory, gates, params.gru_input[1], network._cast(kernel, precision), bias)
-    return *network._heads(params, _side_by_side(memory, beside), precision), memory
+    hidden_state, _ = network.cell(hidden_state, gates, params.gru_input[1], network._cast(kernel, precision), bias)
+    return *network._heads(params, _concatenated(hidden_state, head_features), precision), hidden_state
 
 
-def _side_by_side(hidden, beside):
-    filling = jnp.zeros((*beside.shape[:-1], ROWS - len(BASIS)), hidden.dtype)
-    return jnp.concatenate([hidden, beside.astype(hidden.dtype), filling], axis=-1)
+def _concatenated(hidden, head_features):
+    padding = jnp.zeros((*head_features.shape[:-1], ROWS - len(BASIS)), hidden.dtype)
+    return jnp.concatenate([hidden, head_features.astype(hidden.dtype), padding], axis=-1)
 
 
-# ---- the project's own ESR in the same shapes, to compare with ----------------------------------------------
+# ---- the package's ESR in the same shapes, for comparison ---------------------------------------------------
 
 
 def pad_features() -> None:
-    """From here on the project's ESR sees the paper's ν and then zeros, as many inputs as BASIS in all.
+    """From now on, pad the observation of the package's ESR with zeros to the size of BASIS.
 
-    The embedding is one orthogonal draw over all inputs, so with two inputs fewer or more every weight of it differs:
-    without the zeros the two agents could not be compared weight by weight.
+    The embedding is one orthogonal draw over all inputs, so another number of inputs changes all of its weights:
+    without the zeros, the two agents could not be compared weight by weight.
     """
     plain = Objective.features
 
-    def padded(self, accrued, shown):
-        features = plain(self, accrued, shown)
+    def padded(self, accrued, env_inputs):
+        features = plain(self, accrued, env_inputs)
         return jnp.pad(features, [(0, 0)] * (features.ndim - 1) + [(0, len(BASIS) - features.shape[-1])])
 
     PerEpisode.features = padded

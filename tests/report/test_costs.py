@@ -58,8 +58,8 @@ def test_the_headline_says_equal_mean_cost_and_twice_the_cvar(report):
     means = [TABLE.loc[TABLE["algo"] == algo, "EpCost"].mean() for algo in ("FOCOPS", "PPO-Lag")]
     assert 1.9 < heavy / light < 2.1
     assert (
-        f"Equal mean cost, twice the CVaR 10 %: My agent averages a cost of {heavy:.0f} per episode in its worst 10 % of "
-        f"episodes, PPO-Lag {light:.1f} (mean cost {means[0]:.1f} and {means[1]:.1f})."
+        f"Equal mean cost, twice the CVaR 10 %: My agent averages a cost of {heavy:.0f} per episode in its worst 10 % "
+        f"of episodes, PPO-Lag {light:.1f} (mean cost {means[0]:.1f} and {means[1]:.1f})."
     ) in first.replace("\u00a0", " ")
     assert "violation" not in re.sub(r"<style.*?</style>", "", first, flags=re.DOTALL)
 

@@ -85,8 +85,8 @@ def test_single_agents_with_equal_means_are_the_headline():
     of = study(THREE)
     finding = findings.find(of, [of.view("violations")])
     assert finding.headline == (
-        "Equal mean cost, twice the CVaR 10 %: B averages a cost of 101 per episode in its worst 10 % of episodes, A 51.0 "
-        "(mean cost 14.6 and 14.1)."
+        "Equal mean cost, twice the CVaR 10 %: B averages a cost of 101 per episode in its worst 10 % of episodes, A "
+        "51.0 (mean cost 14.6 and 14.1)."
     )
     assert [card.value for card in finding.cards[:2]] == ["101\u00a0±\u00a07", "51.0\u00a0±\u00a02.5"]
     assert finding.cards[2].value == "2.0 ×"

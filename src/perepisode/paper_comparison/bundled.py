@@ -55,8 +55,8 @@ def table(view: View) -> Table | None:
     frame = pd.DataFrame([{"agent": label, "where": place, **values} for label, place, values in rows])
     steps = ", ".join(dict.fromkeys(count(agent.point.seeds[0].total_timesteps) for agent in found))
     note = (
-        f"Exact counts here and where the agents were trained ({steps} steps, one seed); the paper's numbers are by its "
-        f"own detector, over three seeds of {count(numbers.STEPS)} steps."
+        f"Exact counts here and where the agents were trained ({steps} steps, one seed); the paper's numbers are by "
+        f"its own detector, over three seeds of {count(numbers.STEPS)} steps."
     )
     return Table("elsewhere", "Bundled agents: here, where they were trained, and in the paper", note, shown, frame)
 

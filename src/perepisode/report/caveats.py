@@ -82,8 +82,8 @@ def _protocol(episodes: Episodes, views: list[View]) -> Iterator[str]:
         yield "Only episodes that finished within a fixed window were kept: long ones are under-represented."
     elif lengths["window"] < 0.99 * lengths["first"]:
         yield (
-            f"The paper's window favours short episodes ({lengths['window']:.0f} steps on average); the numbers here are "
-            f"those of the first episodes of every environment ({lengths['first']:.0f})."
+            f"The paper's window favours short episodes ({lengths['window']:.0f} steps on average); the numbers here "
+            f"are those of the first episodes of every environment ({lengths['first']:.0f})."
         )
     if episodes.unfinished:
         yield f"{episodes.unfinished} unfinished episodes are omitted."
@@ -144,6 +144,6 @@ def _unlike(point: Point) -> Iterator[str]:
     own, rest = (" and ".join(map(point.measure.text, means[which])) for which in (minority, ~minority))
     many = minority.sum() > 1
     yield (
-        f"seed{'s' if many else ''} {names} {'are' if many else 'is'} unlike the others (mean {point.measure.name} {own} "
-        f"against {rest}), and no mean describes them all."
+        f"seed{'s' if many else ''} {names} {'are' if many else 'is'} unlike the others "
+        f"(mean {point.measure.name} {own} against {rest}), and no mean describes them all."
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.report import caveats
-from perepisode.report.formatting import difference, number, p_value, percent, plus_minus, spelled, times
+from perepisode.report.formatting import difference, in_words, number, p_value, percent, plus_minus, times
 from perepisode.report.statistics import frontiers, matched, pairs
 from perepisode.report.statistics.matched import RETURN, VIOLATIONS, Axis
 from perepisode.report.statistics.pairs import Pair
@@ -142,7 +142,7 @@ def _headline_on(view: View, chosen: Point, compared: list[Pair]) -> str:
     equal = all(pair.nearly_equal(RETURN) for pair in compared)
     sides = {pair.lighter is chosen for pair in compared if pair.differ}
     change = f"a {'lower' if sides == {True} else 'higher'} {measure.cvar_heading}"
-    others = spelled(len(compared))
+    others = in_words(len(compared))
     if sides and (len(sides) == 2 or not all(pair.differ for pair in compared)):
         differ = sorted((pair for pair in compared if pair.differ), key=lambda pair: -pair.other.tail.mean)
         less = "less" if measure.name == "cost" else "fewer"
@@ -152,8 +152,8 @@ def _headline_on(view: View, chosen: Point, compared: list[Pair]) -> str:
         if len(rest) == 1:
             listed.append(f"{rest[0].label} {measure.text(rest[0].tail.mean)}, no significant difference")
         elif rest:
-            listed.append(f"{spelled(len(rest))} others show no significant difference")
-        result = f"{change} than {spelled(len(differ))} of {others} others"
+            listed.append(f"{in_words(len(rest))} others show no significant difference")
+        result = f"{change} than {in_words(len(differ))} of {others} others"
         if len(sides) == 2:
             result = f"mixed differences in {measure.cvar_heading}"
         return f"{_verdict('return', equal, result)}: {chosen.label} {_amount(chosen)}; {'; '.join(listed)}."

@@ -50,7 +50,7 @@ def times(ratio: float) -> str:
     return f"{ratio:.{0 if ratio >= 10 else 1}f} times"
 
 
-def spelled(count: int) -> str:
+def in_words(count: int) -> str:
     """A small number as a word."""
     return _SMALL.get(count, str(count))
 

@@ -174,8 +174,8 @@ def matched_interpolated(view: View, chosen: Point) -> Table | None:
     if not groups:
         return None
     note = (
-        f"Every rival's frontier, which ends at the unconstrained agent, is interpolated to the return of {chosen.label} "
-        f"and of each larger budget, so that the returns are equal. {_interpolation_note(view)}"
+        f"Every rival's frontier, which ends at the unconstrained agent, is interpolated to the return of "
+        f"{chosen.label} and of each larger budget, so that the returns are equal. {_interpolation_note(view)}"
     )
     if missing:
         note += f" Not reached: {', '.join(missing)}."

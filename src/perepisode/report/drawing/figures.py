@@ -29,8 +29,8 @@ from perepisode.report.style import (
     dilemma_name,
     esr,
     look,
-    with_constraint,
     per_episode,
+    with_constraint,
 )
 
 MAX_BARS = 13  # one per count; more counts are shown as shares over each level only

@@ -26,11 +26,12 @@ def draw_points(
     joined: bool = True,
     nonnegative: bool = False,
 ) -> None:
-    """A method's arms with their intervals, joined if they are a sweep; the bars of `nonnegative` heights end at zero."""
+    """A method's arms with their intervals, joined if they are a sweep; bars of `nonnegative` heights end at zero."""
     label, colour, marker, line = look(method)
     x, y = ([interval.mean for interval in each] for each in (means, heights))
     axes.errorbar(
-        x, y, halves(heights, nonnegative), halves(means), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.45, zorder=2,
+        x, y, halves(heights, nonnegative), halves(means), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.45,
+        zorder=2,
     )  # fmt: skip
     axes.plot(x, y, label=label, color=colour, marker=marker, ms=7, lw=1.1, mec="white", mew=0.6,
               linestyle=line if joined and sweeps(method) else "none",

@@ -138,8 +138,8 @@ def exceedance(points: Sequence[Point], allowed: float) -> Drawing:
         axes.set_ylim(0, 1.05)
     marks.in_percent(axes.yaxis)
     axes.axhline(measure.alpha, color=FAINT, lw=1, ls=":", zorder=1)
-    axes.text(1.0, measure.alpha, f"worst {100 * measure.alpha:g} %", transform=axes.get_yaxis_transform(), ha="right", va="bottom",
-              fontsize=9, color=INK)  # fmt: skip
+    axes.text(1.0, measure.alpha, f"worst {100 * measure.alpha:g} %", transform=axes.get_yaxis_transform(), ha="right",
+              va="bottom", fontsize=9, color=INK)  # fmt: skip
     caption += _draw_levels(axes, points, allowed)
     marks.legend_below(axes)
     return Drawing(figure, pd.concat(map(_exceedance_frame, points, curves), ignore_index=True), caption)

@@ -154,9 +154,10 @@ def at_equal_mean(view: View, chosen: Point) -> EqualMeanComparison | None:
 
 
 def _frontier(view: View, method: str) -> list[Point]:
-    """The arms that no other dominates in the means; the loose end of a price or mean budget is the unconstrained agent.
+    """The arms that no other dominates in the means.
 
-    That of a per-episode budget is not: however large the budget is, every violation is still penalised.
+    A price and a mean budget end at the unconstrained agent.  A per-episode budget does not: however large it is, every
+    violation is still penalised.
     """
     arms = [*view.of(method), *([view.unconstrained] if view.unconstrained else [])]
     means = np.array([(RETURN.of(arm), VIOLATIONS.of(arm)) for arm in arms])
