@@ -39,7 +39,7 @@ T_TRAIN, T_RULES, T_DISTILL = f"{T_TRAINING}train.py", f"{T_TRAINING}rules.py", 
 T_UTIL = f"{T_TRAINING}utilities.py"
 T_COMPARE, T_METRICS = "tests/evaluation/test_compare.py", "tests/test_metrics.py"
 T_REPLAY = "tests/replay/test_replay.py"
-T_POINTS, T_PAIRS, T_HARM = (f"tests/report/test_{name}.py" for name in ("points", "pairs", "harm"))
+T_POINTS, T_PAIRS, T_MEASURE = (f"tests/report/test_{name}.py" for name in ("points", "pairs", "cost_measure"))
 T_DET = "tests/environments/test_craftax_detectors.py"
 T_PACK, T_MATRIX = "tests/study/test_packing.py", "tests/study/test_matrix.py"
 
@@ -391,14 +391,14 @@ BUGS = (
         f"{T_COMPARE}::test_holm_by_hand",
     ),
     Bug(
-        "pairs: where nothing was fixed, all are compared",
+        "pairs: without a specified comparison, all are compared",
         "report/statistics/pairs.py",
         "itertools.combinations(view.main, 2)",
         "((chosen, other) for other in view.main if other is not chosen)",
-        f"{T_PAIRS}::test_all_pairs_at_one_level_are_tested_and_p_is_holms",
+        f"{T_PAIRS}::test_all_matched_pairs_are_tested_and_p_is_holms",
     ),
     Bug(
-        "pairs: the same mean is one within the seeds' error",
+        "pairs: means within the seeds' error are matched",
         "report/statistics/matched.py",
         "(half if half == half else NEAR",
         "(NEAR",
@@ -409,10 +409,14 @@ BUGS = (
         "metrics.py",
         "alpha if episodes is None else tail_share(episodes, alpha)",
         "alpha",
-        T_HARM,
+        T_MEASURE,
     ),
     Bug(
-        "costs: “at least one” is for counts", "report/harm.py", '"P(≥1)" if self.whole else "P(>0)"', '"P(≥1)"', T_HARM
+        "costs: “at least one” is for counts",
+        "report/cost_measure.py",
+        '"P(≥1)" if self.is_count else "P(>0)"',
+        '"P(≥1)"',
+        T_MEASURE,
     ),
     Bug(
         "matched: interpolated by distance",
@@ -594,9 +598,9 @@ BUGS = (
     Bug(
         "tables: shares are per cent",
         "report/tables.py",
-        "percent if metric.share else plus_minus",
+        "percent if spec.share else plus_minus",
         "plus_minus",
-        T_HARM,
+        T_MEASURE,
     ),
 )
 
