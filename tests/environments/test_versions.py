@@ -51,7 +51,7 @@ def test_another_version_is_another_run(tmp_path, monkeypatch):
     assert "version" not in json.loads((folder.path / "run.json").read_text())
     monkeypatch.setattr(Temptation, "version", 2)
     assert run.id != before
-    with pytest.raises(ConfigError, match="made by another version"):
+    with pytest.raises(ConfigError, match="written by another version"):
         folder.read()
     later = RunFolder.of(tmp_path, run)
     later.open(run, "cpu")
@@ -59,5 +59,5 @@ def test_another_version_is_another_run(tmp_path, monkeypatch):
     assert json.loads((later.path / "run.json").read_text())["version"] == 2
     monkeypatch.setattr(Temptation, "version", 1)
     assert run.id == before
-    with pytest.raises(ConfigError, match="made by another version"):
+    with pytest.raises(ConfigError, match="written by another version"):
         later.read()

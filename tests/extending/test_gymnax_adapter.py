@@ -282,12 +282,12 @@ def pairs(*_):
 @pytest.mark.parametrize(
     ("env", "how", "said"),
     [
-        ({}, {"violations": [1]}, "violations is a function with a name, or functions by their dilemmas"),
-        ({}, {"violations": {}}, "violations is a function with a name"),
-        ({}, {"violations": lambda *_: 0}, "violations is a function with a name"),
+        ({}, {"violations": [1]}, "detectors must be a named function, or functions by dilemma"),
+        ({}, {"violations": {}}, "detectors must be a named function"),
+        ({}, {"violations": lambda *_: 0}, "detectors must be a named function"),
         ({}, {"violations": nothing, "stepz": 3}, "Environment has no attribute 'stepz'"),
-        ({}, {"violations": nothing, "name": "my world"}, "the name 'my world' is refused"),
-        ({}, {"violations": {"a/b": nothing}}, "the name 'a/b' is refused"),
+        ({}, {"violations": nothing, "name": "my world"}, "invalid name 'my world'"),
+        ({}, {"violations": {"a/b": nothing}}, "invalid name 'a/b'"),
         ({}, {"violations": nothing}, "odd: the detector of nothing returns nothing; it must return one whole number"),
         ({}, {"violations": pairs}, r"odd: the detector of pairs returns int32\[2\]; it must return one whole number"),
         (

@@ -46,7 +46,7 @@ TINY = (
         ("{}, ends", "{'x': ends}, ends", "Outcome.info must have a count for each of info_keys = ()"),
         ("{}, ends", "{}, ends * 1.0", "Outcome.end_cause is float32[]; it must be an EndCause"),
         (OUTCOME, "1.0", "step must return the next state and an Outcome"),
-        ("return state + 1,", "return state + 1.0,", "the state is int32[] after reset and float32[] after step"),
+        ("return state + 1,", "return state + 1.0,", "state is int32[] after reset and float32[] after step"),
         ("return state + 1,", "return (state, state),", "step must return a state of the structure of reset's"),
         ("state[None]", "jnp.zeros((3, 3))", "observe must return one vector, not float32[3,3]; or define encode"),
         ("state[None]", "(state, state)", "encode cannot be traced by JAX (AttributeError: "),

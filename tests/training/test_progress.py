@@ -66,7 +66,7 @@ def test_plain_lines_report_compilation_and_exclude_it_from_the_pace(capsys):
     assert [line.split()[0] for line in lines if "/100" in line] == ["0/100", "10/100", "40/100", "70/100", "100/100"]
     assert lines[-2:] == [
         "  pid_lagrangian d=0.75 γ=1  return 32.0  violations 1.00",
-        "  esr k=1, scaled obs γ=1     return 30.0  violations 1.00",
+        "  esr k=1, scaled obs γ=1    return 30.0  violations 1.00",
     ]
     assert max(map(len, lines)) <= 60
 
