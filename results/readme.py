@@ -28,7 +28,7 @@ from perepisode import legacy
 from perepisode.config import PAPER_SEEDS
 from perepisode.paper_comparison import numbers
 from perepisode.report.cost_measure import CostMeasure
-from perepisode.report.formatting import count, in_words, number, percent, plus_minus
+from perepisode.report.formatting import count, in_words, listed, number, percent, plus_minus
 from perepisode.runs import write_atomically
 
 HERE = Path(__file__).parent
@@ -130,8 +130,8 @@ def lead(kept: Path) -> str:
     ours, theirs, in_its_way = ([found[name, where] for name in NAMES] for where in (EXACT, "the paper", ITS_WAY))
     runs = pd.read_csv(kept / "report" / "data" / "runs.csv")
     (steps,), seeds = set(runs["steps"]), runs["seed"].nunique()
-    over, printed, alike = (_listed([percent(row["p_over_1"]) for row in rows]) for rows in (ours, theirs, in_its_way))
-    returns = _listed([number(row["return"], 1) for row in ours])
+    over, printed, alike = (listed([percent(row["p_over_1"]) for row in rows]) for rows in (ours, theirs, in_its_way))
+    returns = listed([number(row["return"], 1) for row in ours])
     return (
         f"**Three agents with nearly the same mean return kill more than one passive creature in {over} of their "
         f"episodes**: ESR (k=1), the Lagrangian (d=0.5) and SER (w=0.1), with mean returns of {returns}. Each agent "
@@ -204,10 +204,6 @@ def _packs(kept: Path) -> list[dict]:
     """The durations of each program, in order of training."""
     found = [json.loads(path.read_text()) for path in sorted(kept.glob("packs/*.json"))]
     return sorted(found, key=lambda pack: PAPER_SEEDS.index(pack["seed"]) if "seed" in pack else 0)
-
-
-def _listed(parts: list[str]) -> str:
-    return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _device(run: dict) -> str:
@@ -353,7 +349,7 @@ def _scale(kept: Path) -> str:
     return (
         f"{len(runs)} runs of {' and '.join(f'{one:,}' for one in sorted(steps))} steps (the paper's have 10⁹), "
         f"{in_words(len({run['seed'] for run in runs}))} seeds per agent, trained on exact counts unless stated "
-        f"otherwise, in {len(packs)} programs that took {_listed([f'{of / 60:.0f}' for of in took])} minutes on one "
+        f"otherwise, in {len(packs)} programs that took {listed([f'{of / 60:.0f}' for of in took])} minutes on one "
         f"{' or '.join(sorted(devices))}, including compilation and evaluation."
     )
 

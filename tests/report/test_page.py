@@ -155,8 +155,8 @@ def test_an_agent_trained_on_the_papers_detector_has_both_counts(tmp_path):
     first = build(table, tmp_path).split("<nav")[0]
     assert (
         "ESR (k=1, trained on paper detector): CVaR 10 % is 3.00 ± 0.00 by exact counts and 1.00 ± 0.00 by the "
-        "detector that it was trained on; 10.0 % and 0.0 % of its episodes exceed its budget. Trained on exact counts, "
-        "CVaR 10 % is 1.00 ± 0.00."
+        "detector that it was trained on; by the same two counts, 10.0 % and 0.0 % of its episodes exceed its budget. "
+        "Trained on exact counts, CVaR 10 % is 1.00 ± 0.00."
     ) in first.replace("\u00a0", " ")
 
 
