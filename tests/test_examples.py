@@ -172,7 +172,7 @@ def test_the_maze_reaches_the_results_of_its_page(here, monkeypatch, tmp_path):
     assert "onto the flowers" in Path("out/maze/watch/index.html").read_text()
 
 
-# ---- agents of other libraries ----------------------------------------------------------------------------------------
+# ---- agents of other libraries --------------------------------------------------------------------------------------
 
 
 def table_of(heading: str) -> dict[str, list[str]]:
