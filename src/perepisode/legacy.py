@@ -56,6 +56,27 @@ AGENT = {"judged": "evaluation"}
 POLICY = {"rounding": "quantization"}
 OWNERS = {"world": "env", "learner": "ppo"}  # prefixes in the settings of an episodes table
 BENCH = {"worlds": "num_envs", "hidden": "hidden_size"}
+ATTRIBUTES = {  # of classes that plugins declare
+    "environment": {
+        "learner": "ppo",
+        "steps": "total_timesteps",
+        "protocol": "eval_config",
+        "shape": "sweep",
+        "pack": "population_size",
+        "audits": "info_keys",
+        "harms": "violation_names",
+        "longest": "max_episode_steps",
+        "within_reach": "violation_possible",
+    },
+    "method": {
+        "initial_dual": "init_dual",
+        "worth": "episode_utility",
+        "pressure": "penalty_trace",
+        "family": "constraint",
+        "asks": "tagline",
+        "kin": "variant_of",
+    },
+}
 OPTIONS = {  # of the command line, by command; `train` also takes the settings in the tables above
     "train": {"penalty": "cost-per"},
     "evaluate": {**EVALUATION},

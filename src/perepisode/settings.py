@@ -13,6 +13,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
 
+from perepisode import legacy
+
 
 class ConfigError(ValueError):
     """Invalid input; the message is one line with the value and the remedy."""
@@ -149,6 +151,10 @@ def declare(what: str, cls: Any, required: tuple[str, ...], known: dict[str, Any
     missing = [part for part in required if not hasattr(cls, part)]
     if missing:
         raise ConfigError(f"{who} is not a complete {what}: it does not define {' and '.join(missing)}")
+    for old, new in legacy.ATTRIBUTES.get(what, {}).items():  # which would be ignored
+        default, given = getattr(cls, new, None), getattr(cls, old, None)
+        if given is not None and isinstance(given, type(default)) and old not in of(cls):
+            raise ConfigError(f"{who} defines {old}, which is called {new} since version 0.2; rename it")
     other = known.setdefault(cls.name, cls)
     if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ConfigError(f"two {what}s are named {cls.name!r}: {other.__module__} and {cls.__module__}; rename one")
