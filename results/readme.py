@@ -144,7 +144,7 @@ def lead(kept: Path) -> str:
 
 
 def at_length(kept: Path) -> str:
-    """The paper's table beside ours, the figure, the answer in short and the caveats."""
+    """The paper's table next to ours, the figure, the answer in short and the caveats."""
     return "\n".join(
         [
             _scale(kept),

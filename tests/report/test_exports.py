@@ -69,7 +69,7 @@ def table(cells: list[str], heading: str = "Agent") -> Table:
     return Table("one", "One\ntable", "", shown, pd.DataFrame(shown))
 
 
-def test_latex_prints_what_stands_in_the_cells():
+def test_latex_prints_the_text_of_the_cells():
     lines = exports.latex(table(["[ESR] (k=1)", "−2 ≥ λ, 10⁻⁸", "σ ≠ Ω ε ∞"]), ("Agent",)).splitlines()
     assert lines == [
         r"% One table: needs \usepackage{booktabs}",
