@@ -210,6 +210,6 @@ def test_an_environment_with_attributes_of_version_0_1_is_refused(old, value, ne
 
 def test_a_method_with_attributes_of_version_0_1_is_refused():
     members = {"name": "old_method", "label": "Old", "worth": lambda self, dual, totals: 0.0}
-    with pytest.raises(ConfigError, match="defines worth, which is called episode_utility since version 0.2"):
+    with pytest.raises(ConfigError, match=r"defines worth, which is called episode_utility since version 0\.2"):
         register_method(type("OldMethod", (Objective,), members))
     assert "old_method" not in METHODS
