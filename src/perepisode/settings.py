@@ -33,7 +33,9 @@ class Setting:
     above: float  # exclusive lower bound
     choices: tuple[str, ...] | Mapping[str, float] | None
     file: Callable[[bytes], Any] | None  # parses the content of the named file; a run keeps its digest and its content
-    later: bool  # added after runs were trained: written out only when not the default, so that run ids stay valid
+    omit_default_from_id: (
+        bool  # added after runs were trained: written out only when not the default, so that run ids stay valid
+    )
 
     @property
     def required(self) -> bool:
@@ -92,15 +94,17 @@ class Setting:
     @property
     def described(self) -> str:
         """Help, choices and default in one line."""
-        choices = f" ({', '.join(self.choices)})" if self.choices else ""
-        default = "" if self.default is None else "; required" if self.required else f"; default {_short(self.default)}"
-        return f"{self.help}{choices}{default}"
+        choices = ", ".join(self.choices or ())
+        default = "" if self.default is None else "required" if self.required else f"default {_short(self.default)}"
+        inside = "; ".join(filter(None, (choices, default)))
+        return f"{self.help} ({inside})" if inside else self.help
 
 
 def setting(default: Any = MISSING, help: str = "", *, low=-math.inf, high=math.inf, above=-math.inf, choices=None,
-            file: Callable[[bytes], Any] | None = None, later: bool = False) -> Any:  # fmt: skip
+            file: Callable[[bytes], Any] | None = None, omit_default_from_id: bool = False) -> Any:  # fmt: skip
     """Declare a dataclass field as a setting."""
-    about = {"help": help, "low": low, "high": high, "above": above, "choices": choices, "file": file, "later": later}
+    about = {"help": help, "low": low, "high": high, "above": above, "choices": choices, "file": file}
+    about["omit_default_from_id"] = omit_default_from_id
     return field(default=default, metadata={"setting": about, "static": _is_static(choices)})
 
 
@@ -123,8 +127,8 @@ def complete(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given values with every default written out, so that changing a default changes the run id."""
     known = of(cls)
     values = {**{name: declared.default for name, declared in known.items() if not declared.required}, **given}
-    later = {name for name, declared in known.items() if declared.later}
-    return {name: value for name, value in values.items() if name not in later or value != known[name].default}
+    omitted = {name for name, declared in known.items() if declared.omit_default_from_id}
+    return {name: value for name, value in values.items() if name not in omitted or value != known[name].default}
 
 
 def option(cls: Any, name: str) -> str:

@@ -233,7 +233,7 @@ def test_acting_by_hand_equals_the_evaluation(agent, tmp_path):
     step = jax.jit(played.env.step)
     for _, row in table.iterrows():
         episode, state, carry = (
-            key_of(row, "policy_key"),
+            key_of(row, "episode_key"),
             played.env.reset(key_of(row, "reset_key")),
             played.initial_carry(),
         )

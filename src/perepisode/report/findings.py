@@ -93,7 +93,7 @@ def _plain(view: View, compared: list[Pair]) -> dict:
         "measured": measure.name,
         "whole_counts": measure.is_count,
         "limit": measure.limit,
-        "cvar_fraction": measure.alpha,
+        "alpha": measure.alpha,
         "first_agent": chosen.label if chosen else None,
         "fixed_beforehand": matched.prespecified(view),
         "p_corrected_for": sum(pair.p == pair.p for pair in compared),
