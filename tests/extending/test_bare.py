@@ -33,14 +33,14 @@ SWEPT = ("--set", "beta=0.1,0.5", "cost=1", "--ent-coef", "0.01", "0.02")
 def trained(tmp_path_factory):
     with guide.folder(tmp_path_factory.mktemp("bare"), "A method", bare=BARE) as home:
         command = ("train", "--env", "bare:Bare", "--dilemma", "other", "--method", "entropic:Entropic")
-        code, said, err = guide.call(*command, *SWEPT, *TINY)
+        code, out, err = guide.call(*command, *SWEPT, *TINY)
         assert code == 0, err
-        yield said, home
+        yield out, home
 
 
 def test_settings_of_method_and_ppo_are_swept_in_all_combinations(trained):
-    said, home = trained
-    assert "4 runs in 2 populations, one after the other" in said
+    out, home = trained
+    assert "4 runs in 2 populations, one after the other" in out
     files = list(home.glob("out/*/run.json"))
     assert all((path.parent / "done").exists() for path in files)
     runs = [json.loads(path.read_text()) for path in files]

@@ -68,8 +68,8 @@ def test_a_violation_is_possible_only_next_to_a_creature(home, distance):
 
 @pytest.mark.slow  # compiles Craftax for training, evaluation and frames: minutes on two cores
 def test_an_agent_is_trained_evaluated_and_watched(home):
-    said = guide.follow("A dilemma")
-    assert said["watch"].count("reproduced exactly") == 1
+    printed = guide.follow("A dilemma")
+    assert printed["watch"].count("reproduced exactly") == 1
     table = pd.read_parquet("out/peaceful/episodes.parquet")
     assert set(table["dilemma"]) == {"no_fighting"}
     assert (table["violations"] == table["info_hostile_kills"]).all()

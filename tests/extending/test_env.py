@@ -16,7 +16,7 @@ from perepisode import environments
 from perepisode.environments.base import EndCause
 from perepisode.replay.episode import key_of
 
-pytestmark = pytest.mark.xdist_group("extending-world")
+pytestmark = pytest.mark.xdist_group("extending-environment")
 
 WAIT, WALK, RUN = range(3)
 
@@ -97,13 +97,13 @@ def test_the_report_is_of_flowers(followed):
 
 
 def test_the_page_shows_its_frames_and_texts(followed, episodes):
-    said, out = followed
-    assert said["watch"].count("reproduced exactly") == 2
+    printed, out = followed
+    assert printed["watch"].count("reproduced exactly") == 2
     page = (out / "watch" / "index.html").read_text()
     assert '<canvas width="80" height="16" style="aspect-ratio: 80 / 16"' in page
     assert "What running over the flower saves" in page
     shown = guide.player(page)
-    row = episodes.loc[int(re.search(r"row (\d+)", said["watch"])[1])]
+    row = episodes.loc[int(re.search(r"row (\d+)", printed["watch"])[1])]
     assert shown["length"] == row["length"]
     words = {WAIT: "waits", WALK: "walks", RUN: "runs"}
     assert [text for text in shown["actions"] if "tramples" not in text] == [
@@ -130,13 +130,13 @@ def test_abstaining_is_seen_next_to_a_flower(followed):
 
 
 def test_the_environment_declares_its_matrix_and_plan(followed):
-    said, _ = followed
-    lines = said["matrix"].splitlines()
+    printed, _ = followed
+    lines = printed["matrix"].splitlines()
     assert {line.split()[1] for line in lines[1:-1]} == {"flowers"}
     assert [line.split()[3] for line in lines if line.startswith("ser ")] == ["w=0.005", "w=0.02"]
     assert lines[-1].startswith("38 runs of 5e+04 steps: erm 8 + ser 4 + lagrangian 8")
-    assert "38 runs in" in said["study"]
-    assert "at 200,000 steps/s, which is a guess" in said["study"]
+    assert "38 runs in" in printed["study"]
+    assert "at 200,000 steps/s, which is a guess" in printed["study"]
 
 
 @pytest.mark.parametrize(

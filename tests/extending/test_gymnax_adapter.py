@@ -106,9 +106,9 @@ def test_it_is_trained_evaluated_reported_and_replayed_with_the_counts_of_its_de
         ["report", "out/episodes.parquet", "--runs", "out"],
         ["watch", "out/episodes.parquet", "--worst", "2"],
     ):
-        code, said, err = guide.call(*words)
+        code, out, err = guide.call(*words)
         assert code == 0, err
-    assert said.count("reproduced exactly") == 2
+    assert out.count("reproduced exactly") == 2
     table = pd.read_parquet("out/episodes.parquet")
     columns = ["return", "violations_left", "violations_turns", "end_cause"]
     assert [tuple(row) for row in table[columns].to_numpy()] == [by_hand(actions) for actions in table["actions"]]

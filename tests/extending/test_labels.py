@@ -63,14 +63,14 @@ def done(*words: str) -> str:
 def home(tmp_path_factory):
     """Sweeps over a setting of PPO, of a method and of an environment; a plugin method with two swept settings."""
     with guide.folder(tmp_path_factory.mktemp("labels"), "A method", tolerant=TOLERANT) as home:
-        (home / "dear.json").write_text("[0, 1, 4, 9, 16, 25, 36, 49]")
-        (home / "cheap.json").write_text("[0, 1, 2, 3, 4, 5, 6, 7]")
+        (home / "steep.json").write_text("[0, 1, 4, 9, 16, 25, 36, 49]")
+        (home / "flat.json").write_text("[0, 1, 2, 3, 4, 5, 6, 7]")
         done("train", "--budget", "1", "--ent-coef", "0.01", "0.02", *TINY)
         done("train", "--budget", "1", "--ent-coef", "0.01", "--set", "rho_u=2", *TINY)
         done("train", "--method", "ser", "--weight", "0.1", "--max-gain", "4", "5", *TINY)
         done("train", "--method", "lagrangian", "--budget", "1", "--set", "lambda_lr=0.1", *TINY)
         done("train", "--method", "entropic:Entropic", "--set", "beta=0.5", "cost=1,2", *TINY)
-        done("train", "--method", "tolerant:Tolerant", "--set", "owed=dear.json,cheap.json", *TINY)
+        done("train", "--method", "tolerant:Tolerant", "--set", "owed=steep.json,flat.json", *TINY)
         done("evaluate", "out", *EVALUATION)
         done("report", "out/episodes.parquet", "--runs", "out")
         yield home
@@ -94,8 +94,8 @@ def test_labels_have_the_settings_that_differ_and_no_others(home):
         "Lagrangian (d=1)",  # its lambda_lr is not the default, but there is no other Lagrangian
         "Entropic (β=0.5, cost=1)",
         "Entropic (β=0.5, cost=2)",
-        f"Tolerant (owed={digest(home, 'dear.json')})",
-        f"Tolerant (owed={digest(home, 'cheap.json')})",
+        f"Tolerant (owed={digest(home, 'steep.json')})",
+        f"Tolerant (owed={digest(home, 'flat.json')})",
     }
     page = (home / "report" / "index.html").read_text()
     assert "SER (w=0.1, max_gain=4)" in page
@@ -205,15 +205,15 @@ def test_a_file_named_by_a_setting_is_kept_with_the_run_and_with_its_agent(home,
     folders = {
         folder.read().method_settings["owed"]: folder for folder in map(RunFolder, home.glob("out/*.tolerant.*"))
     }
-    assert set(folders) == {digest(home, "dear.json"), digest(home, "cheap.json")}
-    folder = folders[digest(home, "dear.json")]
+    assert set(folders) == {digest(home, "steep.json"), digest(home, "flat.json")}
+    folder = folders[digest(home, "steep.json")]
     assert folder.stored_file("owed") == b"[0, 1, 4, 9, 16, 25, 36, 49]"
     table = pd.read_parquet(home / "out" / "episodes.parquet")
     own = table[table["run"] == folder.read().id]
     assert own["violations"].nunique() > 1
     paid = np.minimum(own["violations"], 7) ** 2
     np.testing.assert_allclose(own["utility"], own["return"] - paid, rtol=1e-5, atol=1e-5)
-    exported = export(folder, home / "out" / "episodes.parquet", tmp_path / "dear.safetensors")
+    exported = export(folder, home / "out" / "episodes.parquet", tmp_path / "steep.safetensors")
     assert agents.load(exported.path).objective.owed.tolist() == [0, 1, 4, 9, 16, 25, 36, 49]
 
 

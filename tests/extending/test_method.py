@@ -83,8 +83,8 @@ def test_the_report_names_it(followed):
 
 
 def test_the_worst_episodes_are_replayed(followed):
-    said, out = followed
-    assert said["watch"].count("reproduced exactly") == 2
+    printed, out = followed
+    assert printed["watch"].count("reproduced exactly") == 2
     page = (out / "watch" / "index.html").read_text()
     assert "Both episodes were reproduced exactly" in page
     assert "Utility of the episode so far" in page

@@ -91,9 +91,9 @@ def test_a_run_of_a_file_that_has_changed_is_refused(home, words, file, monkeypa
     then = digest(home / file)
     edit(home / file, "import", "import")
     monkeypatch.setenv("PEREPISODE_PLUGINS", "bare.py,entropic.py")
-    said = refused(*words)
+    message = refused(*words)
     changed = f"{file} has changed since this run was trained ({then} then, {digest(home / file)} now)"
-    assert f"{run_file(home).relative_to(home)}: {changed}; restore it or train again" in said
+    assert f"{run_file(home).relative_to(home)}: {changed}; restore it or train again" in message
 
 
 def test_a_run_whose_plugin_is_not_loaded_gives_the_remedy(home, monkeypatch):
@@ -101,9 +101,9 @@ def test_a_run_whose_plugin_is_not_loaded_gives_the_remedy(home, monkeypatch):
     assert remedy in refused("evaluate", "out", "--out", "new.parquet")
     assert "if it is a plugin, name its module" in refused("watch", "out/episodes.parquet")
     monkeypatch.setenv("PEREPISODE_PLUGINS", "bare.py,entropic.py")
-    code, said, err = guide.call("evaluate", "out", "--num-envs", "2", "--num-steps", "8", "--episodes-per-env", "1")
+    code, out, err = guide.call("evaluate", "out", "--num-envs", "2", "--num-steps", "8", "--episodes-per-env", "1")
     assert (code, err) == (0, "")
-    assert "1 of 1 agents are already in out/episodes.parquet" in said
+    assert "1 of 1 agents are already in out/episodes.parquet" in out
 
 
 BASE = """

@@ -77,12 +77,12 @@ def test_training_and_evaluation_refuse_negative_counts(tmp_path):
     """Training notices it in the trained dilemma at the end of an episode, evaluation in any dilemma and step."""
     below = BARE.replace(COUNTS, "jnp.stack([-1 - action, jnp.where(state == 3, -1, 2)])")
     with guide.folder(tmp_path, bare=below) as home:
-        said = refused_later("train", "--env", "bare.py:Bare", "--dilemma", "harm", *TINY)
-        assert "bare counted a negative number of violations of harm; Outcome.violations must be zero or more" in said
+        message = refused_later("train", "--env", "bare.py:Bare", "--dilemma", "harm", *TINY)
+        assert "bare counted a negative number of violations of harm; Outcome.violations must be zero or more" in message
         code, _, err = guide.call("train", "--env", "bare.py:Bare", "--dilemma", "other", *TINY)
         assert code == 0, err
-        said = refused_later("evaluate", "out", "--num-envs", "2", "--num-steps", "8", "--episodes-per-env", "1")
-        assert "bare counted a negative number of violations of harm" in said
+        message = refused_later("evaluate", "out", "--num-envs", "2", "--num-steps", "8", "--episodes-per-env", "1")
+        assert "bare counted a negative number of violations of harm" in message
         assert not (home / "out" / "episodes.parquet").exists()
 
 
@@ -121,9 +121,9 @@ def all_the_way(env: str, *words: str) -> pd.DataFrame:
         ["report", "out/episodes.parquet", "--runs", "out"],
         ["watch", "out/episodes.parquet", "--worst", "3"],
     ):
-        code, said, err = guide.call(*command)
+        code, out, err = guide.call(*command)
         assert code == 0, err
-    assert said.count("reproduced exactly") == 3
+    assert out.count("reproduced exactly") == 3
     return pd.read_parquet("out/episodes.parquet")
 
 
