@@ -231,9 +231,10 @@ def _speed() -> str:
 
     (theirs,) = [one.value for one in numbers.NUMBERS if one.what == "training steps a second (H100)"]
     return (
-        f"- **Speed.** On one {gpu['device']} the Craftax engine steps {ratio(gpu, 1024):.0f} × (1024 environments) "
-        f"and {ratio(gpu, 8192):.0f} × (8192) as fast as upstream's. Including resets and observations, as another "
-        f"library uses it, the factor is {doors['doors'][0]['times_upstream']:.0f} (1024). Training runs at {rate(16)} "
+        f"- **Speed.** On one {gpu['device']} the Craftax engine is {ratio(gpu, 1024):.0f} times as fast as upstream, "
+        f"the `craftax` package, with 1024 environments, and {ratio(gpu, 8192):.0f} times with 8192; with resets and "
+        "observations, through `perepisode.interop.gymnax`, "
+        f"{doors['doors'][0]['times_upstream']:.0f} times with 1024. Training runs at {rate(16)} "
         f"environment steps per second with 16 runs in one program, {rate(3)} with 3, and {rate(1)} with 1; the paper "
         f"reports {theirs / 1e3:.0f} k for one run on an H100. On two CPU cores the engine is "
         f"{ratio(cpu, 64):.1f} × as fast with 64 environments. "
@@ -253,7 +254,7 @@ def _same_game() -> str:
         f"- **The same game.** Fed upstream's random draws, the engine equals upstream bit for bit in all {fields} "
         f"fields over {int(steps):,} steps on all nine floors. With its own draws, no significant difference was "
         f"found in {episodes:,} episodes of a random policy and as many of a trained agent (smallest p value times the "
-        f"number of tests: {chances}; significant would be below 0.05)."
+        f"number of tests, as Bonferroni corrects it: {chances})."
     )
 
 
