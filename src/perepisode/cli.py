@@ -333,7 +333,7 @@ class Distill:
 
     # Episodes tables of the unconstrained, ERM and SER agents whose episodes are compared.
     episodes: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("PATH ...")]
-    dilemma: str = "no_killing"  # Dilemma whose violations the utility orders.
+    dilemma: str = "no_killing"  # Dilemma whose violations the utility orders; the default is one of craftax.
     tolerance: float = setting(0.5, low=0)  # Violations up to which an episode counts as clean.
     out: Path = Path("utility.json")  # File to write.
 
