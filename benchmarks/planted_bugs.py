@@ -535,7 +535,7 @@ BUGS = (
     Bug(
         "adapters: the step after an end ignores its action",
         "interop/gymnasium.py",
-        "jnp.where(over, jnp.zeros_like(leaf), leaf), timestep)",
+        "jnp.where(ended, jnp.zeros_like(leaf), leaf), timestep)",
         "leaf, timestep)",
         "tests/interop/test_gymnasium.py",
     ),
