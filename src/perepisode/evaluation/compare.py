@@ -102,7 +102,7 @@ def difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interval:
     errors = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
     if not sum(errors):
         return Interval(apart, 0.0, min(a.size, b.size))
-    freedom = welch_freedom(errors[0], a.size, errors[1], b.size)
+    freedom = _satterthwaite(errors[0], a.size, errors[1], b.size)
     return Interval(apart, float(_t_quantile(freedom, level) * np.sqrt(sum(errors))), freedom + 1)
 
 
@@ -166,7 +166,7 @@ def interpolate(low: ArrayLike, high: ArrayLike, level: float, mix: Mix) -> Inte
     errors = [side.var(ddof=1) / side.size for side in sides]
     if not sum(errors):
         return Interpolation(Interval(float(values.mean()), 0.0, min(low.size, high.size)), steep)
-    freedom = welch_freedom(errors[0], low.size, errors[1], high.size)
+    freedom = _satterthwaite(errors[0], low.size, errors[1], high.size)
     half = float(_t_quantile(freedom, 0.95) * np.sqrt(sum(errors)))
     return Interpolation(Interval(float(values.mean()), half, freedom + 1), steep)
 
@@ -233,11 +233,11 @@ def _welch(mean_a: float, error_a: float, n_a: float, mean_b: float, error_b: fl
         t = float(np.copysign(np.inf, difference)) if difference else 0.0
         return Welch(t, float("nan") if difference else 1.0, 0.0, difference)
     t = difference / np.sqrt(error)
-    df = welch_freedom(error_a, n_a, error_b, n_b)
+    df = _satterthwaite(error_a, n_a, error_b, n_b)
     return Welch(float(t), float(2 * stdtr(df, -abs(t))), float(df), difference)
 
 
-def welch_freedom(error_a: float, n_a: float, error_b: float, n_b: float) -> float:
+def _satterthwaite(error_a: float, n_a: float, error_b: float, n_b: float) -> float:
     """Degrees of freedom of a sum of two squared standard errors, one of which at least is not zero."""
     return (error_a + error_b) ** 2 / (error_a**2 / (n_a - 1) + error_b**2 / (n_b - 1))
 

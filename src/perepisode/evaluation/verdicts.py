@@ -78,7 +78,7 @@ def equivalence(a: ArrayLike, b: ArrayLike, margin: float, alpha: float = SIGNIF
     if min(a.size, b.size) < 2:
         nan = float("nan")
         return Equivalence(UNDECIDED, apart, nan, nan, margin, nan, nan, False, False)
-    p_different, error, freedom = _welch(a, b)
+    p_different, error, freedom = _welch(a, b, capped=False)
     if error > 0:
         p_equivalent = float(stdtr(freedom, (abs(apart) - margin) / error))
     else:
@@ -233,6 +233,8 @@ def combined(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _tail_test(
     a: TailSample, b: TailSample, cvars_a: list[np.ndarray], cvars_b: list[np.ndarray], episodes: int, alpha: float
 ) -> TailTest:
+    from scipy.special import stdtrit
+
     levels = tail_levels(episodes, alpha)
     added = offsets(a.positive + b.positive, a.often + b.often, levels, episodes)
     logs = [np.array([np.log(seed + added).mean(0) for seed in cvars]).T for cvars in (cvars_a, cvars_b)]
@@ -241,12 +243,16 @@ def _tail_test(
     p, heavier = combined(*logs) if testable else (math.nan, 0)
     rows = []
     for index, level in enumerate(levels):
-        own = [log[index] for log in logs]
-        apart, half, _ = compare.difference(own[1], own[0])
+        own = logs[0][index], logs[1][index]
+        apart = float(own[1].mean() - own[0].mean())
+        p_level, half = math.nan, math.nan
+        if testable:
+            p_level, error, freedom = map(float, _welch(*own))
+            half = float(stdtrit(freedom, 0.975)) * error
         ratio, low, high = (float(np.exp(at)) for at in (apart, apart - half, apart + half))
-        sizes = [float(mean[index].mean()) for mean in means]
-        rows.append(LevelTest(float(level), *sizes, ratio, low, high, float(_welch(*own)[0]) if testable else math.nan))
-    plain = float(_welch(means[0][0], means[1][0])[0]) if testable else math.nan
+        cvar_a, cvar_b = (float(mean[index].mean()) for mean in means)
+        rows.append(LevelTest(float(level), cvar_a, cvar_b, ratio, low, high, p_level))
+    plain = float(_welch(means[0][0], means[1][0], capped=False)[0]) if testable else math.nan
     return TailTest(float(p), float(p), int(heavier), tuple(rows), plain)
 
 
@@ -342,7 +348,7 @@ def exceedance_p(over_a: np.ndarray, episodes_a: np.ndarray, over_b: np.ndarray,
         values, seeds = _freeman_tukey(over, episodes, size), over.shape[-1]
         variance = np.maximum(values.var(-1, ddof=1), binomial * (1 / episodes).mean())
         sides.append((values.mean(-1), variance / seeds, seeds))
-    return _p_of_means(*sides)[0]
+    return _p_of_means(sides[0], sides[1])[0]
 
 
 def _exceeding(agent: Agent, limit: float) -> tuple[np.ndarray, np.ndarray]:
@@ -370,8 +376,10 @@ def _freeman_tukey(over: np.ndarray, episodes: np.ndarray, size: int) -> np.ndar
     """asin(sqrt(x / (n + 1))) + asin(sqrt((x + 1) / (n + 1))) of counts x[..., seed] among n = `size` episodes."""
     every = np.arange(size + 1)
     transform = np.arcsin(np.sqrt(every / (size + 1))) + np.arcsin(np.sqrt((every + 1) / (size + 1)))
-    values = np.empty(over.shape)
+    values = transform[np.minimum(over, size)]
     for seed, count in enumerate(episodes):
+        if count == size:
+            continue
         found, where = np.unique(over[..., seed], return_inverse=True)
         values[..., seed] = (_subset_law(found, int(count), size) @ transform)[where].reshape(over.shape[:-1])
     return values
@@ -484,7 +492,7 @@ def tail_plan(
     seeds = [len(sample.seeds) for sample in samples]
     if min(seeds) < 2:
         return TailPlan(math.nan, None, math.nan)
-    logs = _log_cvars(*samples, alpha)
+    logs = _log_cvars(samples[0], samples[1], alpha)
     apart = logs[1].mean(1) - logs[0].mean(1)
 
     def at(shift: np.ndarray, sizes: Sequence[int]) -> float:
@@ -511,30 +519,43 @@ class MeanPlan(NamedTuple):
 def mean_plan(
     a: ArrayLike, b: ArrayLike, margin: float = math.nan, comparisons: int = 1, power: float = POWER
 ) -> MeanPlan:
-    """Sample sizes for a difference of means, from one number per seed, by the noncentral t law."""
+    """Sample sizes for means, from one number per seed; new seeds are drawn from normal laws with these spreads."""
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if min(a.size, b.size) < 2:
         return MeanPlan(math.nan, None, None)
-    variances, apart = (a.var(ddof=1), b.var(ddof=1)), abs(float(b.mean() - a.mean()))
+    spreads, apart = (float(a.std(ddof=1)), float(b.std(ddof=1))), abs(float(b.mean() - a.mean()))
     alpha = SIGNIFICANT / comparisons
 
-    def finds(size: int) -> bool:
-        return _t_power(apart, *variances, size, size, alpha) >= power
+    def finds(true: float, sizes: tuple[int, int]) -> bool:
+        x, y = _normal_seeds(spreads, sizes)
+        p, _, _ = _welch(x, y + true, capped=False)
+        return bool(((p < alpha) & (y.mean(-1) + true > x.mean(-1))).mean() >= power)
 
-    def shows(size: int) -> bool:  # both one-sided tests succeed: each may fail half as often
-        return 1 - 2 * (1 - _t_power(margin, *variances, size, size, 2 * alpha)) >= power
+    def shows(size: int) -> bool:
+        from scipy.special import stdtr
 
-    low, high = 0.0, float(np.sqrt(sum(variances))) or 1.0
-    while _t_power(high, *variances, a.size, b.size, alpha) < power:
+        x, y = _normal_seeds(spreads, (size, size))
+        _, error, freedom = _welch(x, y, capped=False)
+        distance = abs(y.mean(-1) - x.mean(-1)) - margin
+        return bool((stdtr(freedom, distance / np.maximum(error, 1e-300)) < alpha).mean() >= power)
+
+    low, high = 0.0, 2 * sum(spreads)
+    while high and not finds(high, (a.size, b.size)):
         high *= 2
-    for _ in range(40):
+    for _ in range(20):
         middle = (low + high) / 2
-        low, high = (low, middle) if _t_power(middle, *variances, a.size, b.size, alpha) >= power else (middle, high)
-    return MeanPlan(
-        high if sum(variances) else 0.0,
-        _smallest(finds, 2, MAX_SEEDS) if apart else None,
-        _smallest(shows, 2, MAX_SEEDS) if margin == margin and margin > 0 else None,
-    )
+        low, high = (low, middle) if high and finds(middle, (a.size, b.size)) else (middle, high)
+    different = _smallest(lambda size: finds(apart, (size, size)), 2, MAX_SEEDS) if apart else None
+    return MeanPlan(high, different, _smallest(shows, 2, MAX_SEEDS) if margin > 0 else None)
+
+
+def _normal_seeds(
+    spreads: tuple[float, float], sizes: tuple[int, int], draws: int = 2000
+) -> tuple[np.ndarray, np.ndarray]:
+    """Made-up seeds of two agents of mean zero, the same at every call."""
+    generator = np.random.default_rng(0)
+    x, y = (spread * generator.standard_normal((draws, size)) for spread, size in zip(spreads, sizes))
+    return x, y
 
 
 def _log_cvars(a: TailSample, b: TailSample, alpha: float) -> list[np.ndarray]:
@@ -560,20 +581,6 @@ def _simulated_power(
     return float(((p < alpha) & (direction == (1 if shift.mean() >= 0 else -1))).mean())
 
 
-def _t_power(apart: float, var_a: float, var_b: float, n_a: int, n_b: int, alpha: float) -> float:
-    """Power of Welch's two-sided test at a true difference."""
-    from scipy.special import nctdtr, stdtrit
-
-    errors = var_a / n_a, var_b / n_b
-    if not sum(errors):
-        return 1.0
-    freedom = compare.welch_freedom(errors[0], n_a, errors[1], n_b)
-    critical, moved = float(stdtrit(freedom, 1 - alpha / 2)), apart / math.sqrt(sum(errors))
-    if moved > 30:  # where nctdtr loses its digits
-        return float(moved > critical)
-    return float(1 - nctdtr(freedom, moved, critical) + nctdtr(freedom, moved, -critical))
-
-
 def _smallest(holds: Callable[[int], bool], low: int, high: int) -> int | None:
     """The smallest number for which it holds, if it holds from there on; None where it fails at `high`."""
     if not holds(high):
@@ -587,20 +594,25 @@ def _smallest(holds: Callable[[int], bool], low: int, high: int) -> int | None:
 # ---- Welch's test on whole arrays ---------------------------------------------------------------------------
 
 
-def _welch(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _welch(a: np.ndarray, b: np.ndarray, capped: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Two-sided p, standard error and degrees of freedom over the last axis.
 
     Where no seed differs from another there is no error: p is then that of an exact permutation of seed labels, the
     smallest that so many seeds allow, or one where the two agents have the same value.
     """
-    sides = ((one.mean(-1), one.var(-1, ddof=1) / one.shape[-1], one.shape[-1]) for one in (a, b))
-    return _p_of_means(*sides)
+    n_a, n_b = a.shape[-1], b.shape[-1]
+    return _p_of_means((a.mean(-1), a.var(-1, ddof=1) / n_a, n_a), (b.mean(-1), b.var(-1, ddof=1) / n_b, n_b), capped)
 
 
 def _p_of_means(
-    a: tuple[np.ndarray, np.ndarray, int], b: tuple[np.ndarray, np.ndarray, int]
+    a: tuple[np.ndarray, np.ndarray, int], b: tuple[np.ndarray, np.ndarray, int], capped: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same from (mean, squared standard error, seeds) of each."""
+    """The same from (mean, squared standard error, seeds) of each.
+
+    Between 3 and 8 normal seeds Welch's test finds a difference at 0.05 / 6 in 1.6 times as many cases as it should:
+    three seeds that are close by chance hardly count in its degrees of freedom.  `capped` allows no more of these
+    than if both agents had the smaller number of seeds.  With equal numbers nothing changes.
+    """
     from scipy.special import stdtr
 
     (mean_a, error_a, n_a), (mean_b, error_b, n_b) = a, b
@@ -609,6 +621,7 @@ def _p_of_means(
     flat = error <= (1e-12 * scale) ** 2  # rounding of equal numbers is no spread
     safe = np.where(flat, 1.0, error)
     freedom = np.where(flat, 1.0, safe**2 / np.where(flat, 1, error_a**2 / (n_a - 1) + error_b**2 / (n_b - 1)))
+    freedom = np.minimum(freedom, 2 * (min(n_a, n_b) - 1)) if capped else freedom
     p = 2 * stdtr(freedom, -abs(apart) / np.sqrt(safe))
     constant = np.where(abs(apart) <= 1e-12 * scale, 1.0, min(1.0, 2 / math.comb(n_a + n_b, n_a)))
     return np.where(flat, constant, p), np.where(flat, 0.0, np.sqrt(safe)), freedom
