@@ -306,7 +306,7 @@ def test_counts_among_more_episodes_enter_by_their_expectation_over_subsets():
 
 
 def test_fewer_over_the_limit_and_the_heavier_tail():
-    """The case of issue 28: one agent has fewer episodes over the limit than the others, and catastrophes."""
+    """One agent has fewer episodes over the limit than the others, and catastrophes."""
     table = catastrophes.table()
     agents = {
         name: [seed.EpCost.to_numpy() for _, seed in rows.groupby("seed")] for name, rows in table.groupby("algo")
