@@ -313,7 +313,7 @@ def test_links_do_not_lead_out_of_a_run_folder(folder, tmp_path):
         if name != "utility.json":
             assert is_one_line(err)
         assert "the secret" not in out + err
-        with pytest.raises(ConfigError, match="leads out of its folder"):
+        with pytest.raises(ConfigError, match="is a link out of its folder"):
             _ = RunFolder(folder.path)._file(name)
         path.unlink()
         if kept.exists():
