@@ -20,6 +20,7 @@ FLOORS = (
     ("plugins", "console"),
     ("environments",),
     ("methods",),
+    ("wrappers",),
     ("runs",),
     ("training",),
     ("zoo",),
