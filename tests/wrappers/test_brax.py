@@ -57,7 +57,8 @@ class Script:
         assert not {"utility", "task_reward", "episode_budget"} & {*state.metrics, *state.info}  # as it returned them
         time = state.pipeline_state
         now = {"cost": jnp.asarray(COSTS)[time]}
-        info, metrics = (state.info, now) if self.where == "metrics" else ({**state.info, **now}, {})
+        info = state.info if self.where == "metrics" else {**state.info, **now}
+        metrics = {**state.metrics, **now} if self.where == "metrics" else state.metrics
         done = (action[0] > 0).astype(jnp.float32)
         reward = jnp.asarray(REWARDS)[time]
         return State(time + 1, self.observe(time + 1), reward, done, metrics, info)
