@@ -129,6 +129,6 @@ def test_the_extra_is_what_a_refusal_speaks_of():
 def test_the_lock_pins_everything_that_is_asked_for():
     """But for the doors to libraries that bring torch, which no test of ours needs."""
     locked = {line.split("==")[0].lower() for line in (SOURCE.parent / "requirements.lock").read_text().splitlines()}
-    extras = [asked for name, asked in PROJECT["optional-dependencies"].items() if name not in ("sb3", "morl")]
+    extras = [asked for name, asked in PROJECT["optional-dependencies"].items() if name not in ("sb3", "morl", "trainers")]
     asked = named(PROJECT["dependencies"]).union(*map(named, extras))
     assert asked - {"perepisode"} <= locked

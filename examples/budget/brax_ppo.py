@@ -16,6 +16,14 @@ from perepisode.wrappers.brax import wrap_env_fn
 STEPS = 480_000
 
 
+def replicated(tree, devices):
+    """jax.device_put_replicated, which Brax 0.14.2 calls and JAX 0.10 no longer has."""
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * len(devices)), tree)
+
+
+jax.device_put_replicated = replicated
+
+
 class Miniature(Env):
     """The key is in `info`, which survives a reset: Brax's AutoResetWrapper begins every episode in the same state."""
 

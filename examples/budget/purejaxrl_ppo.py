@@ -1,8 +1,8 @@
 """purejaxrl's ppo.py with a per-episode budget, on the miniature.
 
 purejaxrl is not on PyPI.  This is the algorithm of its `purejaxrl/ppo.py` (luchris429/purejaxrl, commit 146b485), its
-clipped value loss included, with LR 3e-3, ANNEAL_LR False, NUM_ENVS 64, NUM_STEPS 160 and ENT_COEF 0.1.  In your copy, the only lines to
-change are those that make the environment.
+clipped value loss included, with LR 3e-3, ANNEAL_LR False, NUM_ENVS 64, NUM_STEPS 160 and ENT_COEF 0.1.  In your copy,
+the only lines to change are those that make the environment.
 """
 
 from functools import partial
