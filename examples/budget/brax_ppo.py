@@ -49,7 +49,7 @@ def train(budget: float, seed: int, steps: int = STEPS):
         wrap_env_fn=wrap_env_fn(training.wrap, budget=budget),
         network_factory=functools.partial(networks.make_ppo_networks, **sizes),
         num_timesteps=steps, episode_length=Temptation().horizon, num_envs=64, unroll_length=40, batch_size=16,
-        num_minibatches=4, num_updates_per_batch=4, learning_rate=3e-3, entropy_cost=1e-2, discounting=0.99,
+        num_minibatches=4, num_updates_per_batch=4, learning_rate=3e-3, entropy_cost=1e-3, discounting=0.99,
         gae_lambda=0.95, reward_scaling=0.1, normalize_observations=True, num_evals=0, run_evals=False, seed=seed,
     )  # fmt: skip
     policy = jax.jit(make_policy(params))

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from tests.test_light import AS_IF_NOT_INSTALLED
 from tests.wrappers.by_hand import EPISODES, SETTINGS, totals, utility
 
 pytest.importorskip("gymnasium")
@@ -383,8 +384,9 @@ def test_rewards_may_be_changed_outside():
 
 
 @pytest.mark.processes
-def test_no_jax_is_imported():
-    """Neither by the wrapper nor by playing, copying and pickling, also where it is installed."""
+@pytest.mark.parametrize("installed", [True, False])
+def test_no_jax_is_imported(installed):
+    """Neither by making, playing, copying and pickling, where it is installed and where it is not."""
     code = """
 import copy, pickle, sys
 from tests.wrappers.test_gymnasium import EpisodeBudget, VectorEpisodeBudget, Script, scripts
@@ -395,5 +397,75 @@ for method, given in (("esr", {}), ("saute", {}), ("ser_racc", {"budget": None, 
     envs.reset(); envs.step([0, 0, 0])
 print(sorted({"jax", "jaxlib", "flax", "torch"} & set(sys.modules)))
 """
+    code = code if installed else AS_IF_NOT_INSTALLED + code
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+class Repeat(gymnasium.Wrapper):
+    """Repeats an action twice and sums rewards."""
+
+    def step(self, action):
+        total = 0.0
+        for _ in range(2):
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            total += reward
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
+
+
+OUTSIDE = {
+    "actions repeated": Repeat,
+    "observations normalised": gymnasium.wrappers.NormalizeObservation,
+    "frames stacked": lambda env: gymnasium.wrappers.FrameStackObservation(env, 3),
+    "statistics": gymnasium.wrappers.RecordEpisodeStatistics,
+}
+
+
+@pytest.mark.parametrize("what", OUTSIDE)
+def test_what_may_be_outside(what):
+    env = OUTSIDE[what](EpisodeBudget(Script()))
+    for number in range(len(EPISODES)):
+        env.reset()
+        total, over = 0.0, False
+        while not over:
+            _, reward, terminated, truncated, _ = env.step(0)
+            total, over = total + reward, terminated or truncated
+        assert total == pytest.approx(utility(*totals(number), **SETTINGS[0]), abs=1e-5)
+
+
+def test_stacked_frames_inside():
+    env = EpisodeBudget(gymnasium.wrappers.FrameStackObservation(Script(), 3))
+    observation, _ = env.reset()
+    assert observation["observation"].shape == (3, 2)
+    assert sum(env.step(0)[1] for _ in EPISODES[0][0]) == pytest.approx(utility(*totals(0), **SETTINGS[0]), abs=1e-5)
+
+
+def test_it_is_made_again_from_its_spec():
+    env = EpisodeBudget(gymnasium.make("CartPole-v1"), budget=3, unit=0.5)
+    again = gymnasium.make(env.spec)
+    assert again.get_wrapper_attr("_episodes").accounting == env._episodes.accounting
+    assert again.observation_space == env.observation_space
+
+
+def test_vectors_of_stable_baselines():
+    """Their own, of environments that are wrapped one by one, with a Monitor inside and outside."""
+    vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
+    monitor = pytest.importorskip("stable_baselines3.common.monitor").Monitor
+    for wrap, column in ((lambda env: EpisodeBudget(monitor(env)), 0), (lambda env: monitor(EpisodeBudget(env)), 1)):
+        envs = vec_env.DummyVecEnv([lambda i=i, wrap=wrap: wrap(Script(i)) for i in range(COUNT)])
+        envs.reset()
+        sums, counts = np.zeros(COUNT), np.zeros(COUNT, int)
+        for _ in range(40):
+            _, reward, done, infos = envs.step(np.zeros(COUNT, int))
+            sums += reward
+            for index in np.flatnonzero(done):
+                total = totals(index + counts[index])
+                wanted = total[0], utility(*total, **SETTINGS[0])
+                assert sums[index] == pytest.approx(wanted[1], abs=1e-5)
+                assert infos[index]["episode"]["r"] == pytest.approx(wanted[column], abs=1e-5)
+                assert infos[index]["terminal_observation"][2] == pytest.approx(total[0] / 50)
+                sums[index], counts[index] = 0, counts[index] + 1
+        with pytest.raises(ValueError, match="wrap each environment before a trainer vectorises it"):
+            EpisodeBudget(envs)
