@@ -79,8 +79,9 @@ class _Episodes:
             self.utility = self.utility * kept
 
     def step(self, reward: Any, cost: Any) -> Any:
-        if not (np.isfinite(cost).all() and (cost >= 0).all()):
-            raise ConfigError(f"a step's cost is {cost}; costs are finite numbers from 0 on")
+        valid = np.isfinite(cost) & (cost >= 0)
+        if not valid.all():
+            raise ConfigError(f"a step's cost is {cost[~valid].flat[0]}; costs are finite numbers from 0 on")
         self.accrued, gain = self.accounting.step(self.accrued, reward, cost)
         self.utility = self.utility + gain
         return gain
@@ -211,19 +212,17 @@ class VectorEpisodeBudget(gymnasium.vector.VectorWrapper):
         own = self._of_the_step(info, ended, ~begins, np.asarray(reward, float))
         self._episodes.begin(begins)
         gain = self._episodes.step(own["task_reward"], own["cost"])
-        self._over = ended.copy()
-        final = self._episodes.features
-        if self._mode is AutoresetMode.SAME_STEP:
-            self._over[:] = False
-            self._episodes_end(info, ended, own, final)
-        own["utility"] = self._episodes.utility
+        own["utility"] = self._episodes.utility.copy()
         for name, values in own.items():
             info |= {name: values, f"_{name}": ~begins}
         if self._mode is AutoresetMode.SAME_STEP:
+            self._add_final(info, ended, own)
             self._episodes.begin(ended)
+        else:
+            self._over = ended
         observation = self._extended.join(observation, self._episodes.features)
         terminated = np.logical_or(terminated, truncated) if self._time_limit_ends else terminated
-        return observation, gain if self._training else own["task_reward"], terminated, truncated, info
+        return observation, gain if self._training else own["task_reward"].copy(), terminated, truncated, info
 
     def _of_the_step(self, info: dict[str, Any], ended: Any, played: Any, reward: Any) -> dict[str, np.ndarray]:
         """Task reward and cost of every environment that played, 0 elsewhere."""
@@ -246,16 +245,15 @@ class VectorEpisodeBudget(gymnasium.vector.VectorWrapper):
                 known |= there
         return values, known
 
-    def _episodes_end(self, info: dict[str, Any], ended: np.ndarray, own: dict[str, np.ndarray], final: np.ndarray):
+    def _add_final(self, info: dict[str, Any], ended: np.ndarray, own: dict[str, np.ndarray]) -> None:
         """SAME_STEP: the episodes that ended, in `final_obs` and `final_info`, where Gymnasium keeps them."""
         if not ended.any():
             return
         if "final_obs" in info:
-            last = np.full(self.num_envs, None, object)
+            final, last = self._episodes.features, np.full(self.num_envs, None, object)
             for index in np.flatnonzero(ended):
                 last[index] = self._extended.join(info["final_obs"][index], final[index])
             info["final_obs"] = last
-        own = {**own, "utility": self._episodes.utility}
         last = {name: np.where(ended, values, 0.0) for name, values in own.items()}
         info["final_info"] = {**info.get("final_info", {}), **last, **{f"_{name}": ended.copy() for name in last}}
         info["_final_info"] = ended.copy()
@@ -295,8 +293,10 @@ def _check_present(present: Any, key: str, info: dict[str, Any]) -> None:
 
 
 def _check_task_reward(reward: Any, stated: Any) -> None:
-    if not np.allclose(reward, stated, rtol=1e-4, atol=1e-6):
+    differs = np.atleast_1d(~np.isclose(reward, stated, rtol=1e-4, atol=1e-6))
+    if differs.any():
+        reward, stated = (np.atleast_1d(of)[differs][0] for of in (reward, stated))
         raise ConfigError(
-            f"the reward {reward} is not info['task_reward'], {stated}: a budget needs the task's own; "
+            f"a reward is {reward:g} where info['task_reward'] is {stated:g}: a budget needs the task's own reward; "
             "environments of perepisode have it with reward='task'"
         )

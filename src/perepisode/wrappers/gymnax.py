@@ -143,12 +143,12 @@ def _check_inside(env: Any) -> None:
     while env is not None:
         if isinstance(env, EpisodeBudget):
             raise ConfigError("the environment has a budget already: wrap it once")
-        name = type(env).__name__
-        if "Reward" in name:  # purejaxrl's NormalizeVecReward, for example
+        name, inner = type(env).__name__, env.__dict__.get("env", env.__dict__.get("_env"))
+        if inner is not None and "Reward" in name:  # purejaxrl's NormalizeVecReward, for example
             raise ConfigError(f"{name} inside changes the rewards that R adds up: put it outside EpisodeBudget")
         if name in ("VecEnv", "BatchEnvWrapper"):
             raise ConfigError(f"{name} inside plays a batch: put EpisodeBudget inside it")
         reward = getattr(env.__dict__.get("autoreset"), "reward", "task")
         if reward != "task":
             raise ConfigError(f"reward={reward!r}: a budget needs the task's own, reward='task'")
-        env = env.__dict__.get("env", env.__dict__.get("_env"))
+        env = inner
