@@ -53,11 +53,16 @@ def silent(info: dict) -> dict:
     return {name: silent(value) if isinstance(value, dict) else value for name, value in stated.items()}
 
 
-class Blind(gymnasium.vector.VectorObservationWrapper):
+class Blind(gymnasium.vector.VectorWrapper):
     """What has accrued is not observed."""
 
-    def observations(self, observations):
-        return hidden(observations)
+    def reset(self, **given):
+        observation, info = self.env.reset(**given)
+        return hidden(observation), info
+
+    def step(self, actions):
+        observation, *rest = self.env.step(actions)
+        return hidden(observation), *rest
 
 
 def hidden(observation):

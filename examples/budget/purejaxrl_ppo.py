@@ -2,7 +2,8 @@
 
 purejaxrl is not on PyPI.  This is the algorithm of its `purejaxrl/ppo.py` (luchris429/purejaxrl, commit 146b485), its
 clipped value loss included, with LR 3e-3, ANNEAL_LR False, NUM_ENVS 64, NUM_STEPS 160 and ENT_COEF 0.1.  In your copy,
-the only lines to change are those that make the environment.
+the only lines to change are those that make the environment.  Rewards are scaled outside the budget: the value may move
+by 0.2 per update, and unscaled it is about 30.
 """
 
 from functools import partial
@@ -23,6 +24,17 @@ from perepisode.wrappers.gymnax import EpisodeBudget
 STEPS = 480_000
 NUM_ENVS, NUM_STEPS, NUM_MINIBATCHES, UPDATE_EPOCHS = 64, 160, 4, 4
 LR, GAMMA, GAE_LAMBDA, CLIP_EPS, ENT_COEF, VF_COEF, MAX_GRAD_NORM = 3e-3, 0.99, 0.95, 0.2, 0.1, 0.5, 0.5
+
+
+class ScaledReward:
+    """Rewards times 0.1.  It goes outside EpisodeBudget, as purejaxrl's NormalizeVecReward does."""
+
+    def __init__(self, env):
+        self.reset, self._step = env.reset, env.step
+
+    def step(self, key, state, action, params):
+        obs, state, reward, done, info = self._step(key, state, action, params)
+        return obs, state, 0.1 * reward, done, info
 
 
 class ActorCritic(nn.Module):
@@ -114,7 +126,8 @@ def train(budget: float, seed: int, steps: int = STEPS):
     weights = network.init(key_init, jnp.zeros(env.observation_space(params).shape))
     state = TrainState.create(apply_fn=network.apply, params=weights, tx=optimizer)
     obs, env_state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(key_reset, NUM_ENVS), params)
-    update = jax.jit(lambda runner: jax.lax.scan(partial(update_step, env, params), runner, None, updates)[0])
+    body = partial(update_step, ScaledReward(env), params)
+    update = jax.jit(lambda runner: jax.lax.scan(body, runner, None, updates)[0])
     weights = update(Runner(state, env_state, obs, key)).train.params
     policy = jax.jit(lambda obs, key: network.apply(weights, obs)[0].sample(seed=key))
     keys = iter(jax.random.split(jax.random.key(seed + 1000), 10_000))
