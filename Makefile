@@ -3,26 +3,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
-# packages are not compiled when they are installed, but once, when they are first imported
+# pip does not byte-compile packages (--no-compile); Python does on first import
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all test-python test-other-pythons lint docs docs-serve results-check clean
+.PHONY: demo test test-all test-python test-other-pythons lint notebooks docs docs-serve results-check clean
 
-demo: $(READY)  ## the study in miniature, under ten minutes on two cores
+demo: $(READY)  ## the main finding on a laptop, under ten minutes on two cores
 	$(BIN)/perepisode demo --out out/demo
 
 test: $(READY)  ## the tests that CI runs
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
 
-test-all: $(READY)  ## also those that take minutes
+test-all: $(READY)  ## also the tests that take minutes
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-test-python: $(READY)  ## what an interpreter can break: processes, sharded training, the demo's miniature from nothing
+test-python: $(READY)  ## what depends on the interpreter: processes, sharded training, the demo on Temptation from scratch
 	$(BIN)/python -m pytest -m "processes and not slow" -n 2 --dist loadgroup
 	rm -rf out/miniature$(notdir $(VENV))
 	$(BIN)/perepisode demo --no-craftax --out out/miniature$(notdir $(VENV))
 
-test-other-pythons: $(READY)  ## that on every other supported Python found here, each in an environment of its own
+test-other-pythons: $(READY)  ## test-python on every other supported Python found here, each in its own environment
 	pythons=$$($(BIN)/python .ci/pythons.py) && for python in $$pythons; do \
 		version=$$($$python -c "import sys; print('{}.{}'.format(*sys.version_info))") && \
 		$(MAKE) test-python PYTHON=$$python VENV=.venv-$$version || exit 1; \
@@ -32,25 +32,28 @@ lint: $(READY)
 	$(BIN)/ruff check src tests examples benchmarks results docs/_hooks .ci
 	$(BIN)/pyright
 
+notebooks: $(READY)  ## executes the notebooks in examples/notebooks and stores their outputs
+	$(BIN)/python .ci/notebooks.py
+
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .  # refuses other Pythons
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .  # fails on unsupported Pythons
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements.lock
 	touch $@
 
-docs: $(DOCS)  ## the documentation site, from docs/ into site/; a broken link or reference fails it
+docs: $(DOCS)  ## the documentation site, from docs/ into site/; a broken link fails the build
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python -m pytest tests/docs -n 0
 	@echo "wrote site/index.html"
 
-docs-serve: $(DOCS)  ## the same on http://127.0.0.1:8000, built again after every change
+docs-serve: $(DOCS)  ## the same on http://127.0.0.1:8000, rebuilt on every change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 $(DOCS): $(READY) requirements-docs.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements-docs.lock
 	touch $@
 
-results-check: $(READY)  ## does everything claimed follow from what is committed?
+results-check: $(READY)  ## recomputes every committed report and number from its data
 	$(BIN)/python results/check.py
 
 clean:

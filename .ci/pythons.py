@@ -1,4 +1,4 @@
-"""An interpreter of every supported Python but this one, as far as this machine has them: a path a line."""
+"""Prints one interpreter per line for every other supported Python version that this machine has."""
 
 import os
 import subprocess
@@ -11,13 +11,13 @@ SUPPORTED = [words[-1] for name in PROJECT["classifiers"] if "." in (words := na
 
 
 def interpreter(version: str) -> Path | None:
-    """The first on PATH or among pyenv's that runs, is of that version and can make environments."""
-    wanted = f"import ensurepip, sys; sys.exit(sys.version_info[:2] != ({version.replace('.', ', ')}))"
-    named = [Path(folder) / f"python{version}" for folder in os.get_exec_path()]
+    """The first on PATH or in pyenv that runs, has this version and can create virtual environments."""
+    check = f"import ensurepip, sys; sys.exit(sys.version_info[:2] != ({version.replace('.', ', ')}))"
+    on_path = [Path(folder) / f"python{version}" for folder in os.get_exec_path()]
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    for python in [*named, *sorted(pyenv.glob(f"versions/{version}.*/bin/python"))]:
-        # one of pyenv's on PATH may be there without the version that it stands for
-        if python.exists() and subprocess.run([python, "-c", wanted], capture_output=True).returncode == 0:
+    for python in [*on_path, *sorted(pyenv.glob(f"versions/{version}.*/bin/python"))]:
+        # a pyenv shim on PATH may exist without the version that it stands for
+        if python.exists() and subprocess.run([python, "-c", check], capture_output=True).returncode == 0:
             return python
     return None
 

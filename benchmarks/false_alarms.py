@@ -69,15 +69,15 @@ def agent(name: str, law: Law, seeds: int, generator: np.random.Generator) -> Po
         returns = generator.normal(generator.normal(30.0, 1.0), 4.0, EPISODES)
         found.append(Seed(seed, f"{name} {seed}", NAN, costs, returns, unknown, unknown, {}))
     budget = 1.0 if name == "esr" else NAN
-    harm = CostMeasure.of((seed.counts for seed in found), NAN, 0.1, "cost")
-    return Point(name, "", budget, NAN, "exact", True, "", tuple(found), harm)
+    measure = CostMeasure.of((seed.counts for seed in found), NAN, 0.1, "cost")
+    return Point(name, "", budget, NAN, "exact", True, "", tuple(found), measure)
 
 
 def table(laws: list[Law], seeds: int, generator: np.random.Generator, focal: bool = False) -> View:
     """One agent for each law; with `focal` the first is one with a budget an episode, fixed beforehand."""
     names = ["esr" if focal and not index else f"agent {index}" for index in range(len(laws))]
     points = tuple(agent(name, law, seeds, generator) for name, law in zip(names, laws))
-    return View("violations", "first", "exact", points, points[0].harm, True)
+    return View("violations", "first", "exact", points, points[0].measure, True)
 
 
 def claims(view: View) -> list[pairs.Pair]:
@@ -108,7 +108,7 @@ def power(agents: int, seeds: int, files: int, focal: bool = False, seed: int = 
     for _ in range(files):
         view = table(laws, seeds, generator, focal)
         heavy = view.main[-1] if view.main[-1].method != "esr" else view.main[0]
-        found += any(pair.heavier is heavy and matched.same(matched.VIOLATIONS, *pair[:2]) for pair in claims(view))
+        found += any(pair.heavier is heavy and matched.is_matched(matched.VIOLATIONS, *pair[:2]) for pair in claims(view))
     return found
 
 

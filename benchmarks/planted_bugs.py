@@ -39,7 +39,7 @@ T_TRAIN, T_RULES, T_DISTILL = f"{T_TRAINING}train.py", f"{T_TRAINING}rules.py", 
 T_UTIL = f"{T_TRAINING}utilities.py"
 T_COMPARE, T_METRICS = "tests/evaluation/test_compare.py", "tests/test_metrics.py"
 T_REPLAY = "tests/replay/test_replay.py"
-T_POINTS, T_PAIRS, T_HARM = (f"tests/report/test_{name}.py" for name in ("points", "pairs", "harm"))
+T_POINTS, T_PAIRS, T_MEASURE = (f"tests/report/test_{name}.py" for name in ("points", "pairs", "cost_measure"))
 T_DET = "tests/environments/test_craftax_detectors.py"
 T_PACK, T_MATRIX = "tests/study/test_packing.py", "tests/study/test_matrix.py"
 
@@ -83,7 +83,7 @@ BUGS = (
     Bug(
         "loss: the ratio is clipped on both sides",
         PPO,
-        "jnp.clip(ratio, 1.0 - learner.clip",
+        "jnp.clip(ratio, 1.0 - config.clip_eps",
         "jnp.clip(ratio, 0.0",
         f"{T_PPO}::test_loss_against_the_loop",
     ),
@@ -97,8 +97,8 @@ BUGS = (
     Bug(
         "loss: entropy is rewarded",
         PPO,
-        "- learner.entropy * entropy",
-        "+ learner.entropy * entropy",
+        "- config.ent_coef * entropy",
+        "+ config.ent_coef * entropy",
         f"{T_PPO}::test_loss_against_the_loop",
     ),
     Bug(
@@ -113,7 +113,7 @@ BUGS = (
         PPO,
         "Targets(advantage, advantage + batch.value)",
         "Targets(advantage, advantage)",
-        f"{T_PPO}::test_learning_values_what_follows_by_where_episodes_end",
+        f"{T_PPO}::test_one_update_against_the_loop",
     ),
     Bug(
         "learn: the learning rate falls with the updates done",
@@ -123,10 +123,10 @@ BUGS = (
         T_RULES,
     ),
     Bug(
-        "learn: a minibatch is whole worlds, drawn anew every epoch",
+        "learn: a minibatch has whole environments, permuted in every epoch",
         PPO,
-        "jax.random.permutation(k, learner.envs)",
-        "jnp.arange(learner.envs)",
+        "jax.random.permutation(k, config.num_envs)",
+        "jnp.arange(config.num_envs)",
         T_RULES,
     ),
     Bug(
@@ -134,7 +134,7 @@ BUGS = (
         PPO,
         "params=_where_alive(alive, params, before.params)",
         "params=params",
-        f"{T_POP}::test_a_diverging_member_is_stopped_and_the_others_go_on",
+        f"{T_POP}::test_a_diverged_member_is_frozen_and_the_others_continue",
     ),
     Bug(
         "bootstrap: only timeouts",
@@ -144,10 +144,10 @@ BUGS = (
         f"{T_TRAINING}bootstrap.py::test_only_timeouts_are_bootstrapped",
     ),
     Bug(
-        "memory: cleared where an episode starts",
+        "hidden state: cleared where an episode starts",
         "training/network.py",
-        "jnp.where(starts[:, None], 0.0, memory)",
-        "memory",
+        "jnp.where(is_first[:, None], 0.0, hidden_state)",
+        "hidden_state",
         f"{T_PPO}::test_one_step_at_a_time_equals_the_sequence",
     ),
     Bug(
@@ -208,7 +208,13 @@ BUGS = (
         "self.budget - mean_cost)",
         T_OBJ,
     ),
-    Bug("lagrangian: λ is never negative", "methods/lagrangian.py", "0.0, self.ceiling)", "-1.0, self.ceiling)", T_OBJ),
+    Bug(
+        "lagrangian: λ is never negative",
+        "methods/lagrangian.py",
+        "0.0, self.lambda_max)",
+        "-1.0, self.lambda_max)",
+        T_OBJ,
+    ),
     Bug(
         "lagrangian: held where no episode ended",
         "methods/lagrangian.py",
@@ -225,10 +231,10 @@ BUGS = (
         T_OBJ,
     ),
     Bug(
-        "sauté: nothing after the breach",
+        "sauté: no reward beyond the budget",
         "methods/saute.py",
-        "gain(before, after), 0.0)",
-        "gain(before, after), 0.5)",
+        "task_reward(before, after), 0.0)",
+        "task_reward(before, after), 0.5)",
         T_OBJ,
     ),
     Bug(
@@ -244,15 +250,15 @@ BUGS = (
     Bug(
         "cvar method: the excess over q, divided by α",
         "methods/cvar.py",
-        "dual.multiplier * excess / self.fraction",
+        "dual.multiplier * excess / self.alpha",
         "dual.multiplier * excess",
         T_OBJ,
     ),
     Bug(
         "cvar method: q follows its quantile",
         "methods/cvar.py",
-        "self.rate * (self.fraction - tail)",
-        "self.rate * (tail - self.fraction)",
+        "self.lambda_lr * (self.alpha - tail)",
+        "self.lambda_lr * (tail - self.alpha)",
         T_OBJ,
     ),
     Bug("enforcement: absolute ends at the first", "methods/erm.py", '"absolute": 0.0', '"absolute": 1.0', T_OBJ),
@@ -260,14 +266,14 @@ BUGS = (
         "enforcement: calculated ends at the fourth", "methods/erm.py", '"calculated": 3.0', '"calculated": 4.0', T_OBJ
     ),
     Bug(
-        "told: v / 5",
-        "methods/told.py",
+        "accrued observation: v / 5",
+        "methods/accrued_obs.py",
         "accrued.violations / 5.0",
         "accrued.violations / 50.0",
         f"{T_OBJ} tests/training/test_accrued_obs.py",
     ),
     # ---- episodes
-    Bug("charging: once a step", POP, "jnp.minimum(count, 1)", "count", f"{T_POP}::test_charging"),
+    Bug("costs: once per step", POP, "jnp.minimum(count, 1)", "count", f"{T_POP}::test_costs"),
     Bug(
         "charging: the run's own dilemma",
         POP,
@@ -280,24 +286,30 @@ BUGS = (
         POP,
         "_zero_where(record.ended, x), totals)",
         "x, totals)",
-        f"{T_POP}::test_totals_are_written_before_the_reset_and_cleared_after_it",
+        f"{T_POP}::test_totals_are_recorded_before_the_reset_and_cleared_after_it",
     ),
     Bug(
-        "judging enforces nothing",
+        "evaluation enforces nothing",
         POP,
-        "population.enforces & population.each",
-        "population.each",
-        f"{T_POP}::test_enforcement_ends_training_episodes_but_not_judged_ones",
+        "population.enforces & population.map_runs",
+        "population.map_runs",
+        f"{T_POP}::test_enforcement_ends_episodes_in_training_but_not_in_evaluation",
     ),
     Bug(
-        "hand out: every world is used once",
-        "environments/fresh.py",
-        "handed=fresh.handed + count",
-        "handed=fresh.handed",
-        f"{T_POP}::test_every_finished_episode_gets_its_own_world_in_order_even_when_the_batch_runs_out",
+        "reset pool: every state is used once",
+        "environments/reset_pool.py",
+        "next_id=pool.next_id + count",
+        "next_id=pool.next_id",
+        f"{T_POP}::test_every_episode_gets_its_own_reset_state_in_order_even_when_the_pool_runs_out",
     ),
-    Bug("keys: a choice has its own at every step", "environments/fresh.py", "2 * time + 2", "2", T_RULES),
-    Bug("keys: world and choice do not share one", "environments/fresh.py", "2 * time + 2", "2 * time + 1", T_RULES),
+    Bug("keys: an action has its own at every step", "environments/reset_pool.py", "2 * time + 2", "2", T_RULES),
+    Bug(
+        "keys: environment and action do not share one",
+        "environments/reset_pool.py",
+        "2 * time + 2",
+        "2 * time + 1",
+        T_RULES,
+    ),
     Bug(
         "detector: two deaths are two", DETECTORS, "slots.sum(dtype=jnp.int32)", "slots.any().astype(jnp.int32)", T_DET
     ),
@@ -336,14 +348,14 @@ BUGS = (
         "replay/episode.py",
         "if name in row and row[name] != value]",
         'if name == "return" and row[name] != value]',
-        f"{T_REPLAY}::test_another_number_in_the_row_is_noticed",
+        f"{T_REPLAY}::test_a_changed_number_in_the_row_is_detected",
     ),
     # ---- statistics
     Bug(
         "cvar: ⌈α N⌉ episodes",
         "metrics.py",
-        "math.ceil(round(fraction * episodes, 9))",
-        "max(1, int(fraction * episodes))",
+        "math.ceil(round(alpha * episodes, 9))",
+        "max(1, int(alpha * episodes))",
         T_METRICS,
     ),
     Bug("P(> k): more than k", "metrics.py", "> budget).mean()", ">= budget).mean()", T_METRICS),
@@ -374,19 +386,19 @@ BUGS = (
     Bug(
         "holm: every test counts",
         COMPARE,
-        "(len(order) - place) * values[index]",
+        "(len(order) - rank) * values[index]",
         "values[index]",
         f"{T_COMPARE}::test_holm_by_hand",
     ),
     Bug(
-        "pairs: where nothing was fixed, all are compared",
+        "pairs: without a specified comparison, all are compared",
         "report/statistics/pairs.py",
         "itertools.combinations(view.main, 2)",
         "((chosen, other) for other in view.main if other is not chosen)",
-        f"{T_PAIRS}::test_all_pairs_at_one_level_are_tested_and_p_is_holms",
+        f"{T_PAIRS}::test_all_matched_pairs_are_tested_and_p_is_holms",
     ),
     Bug(
-        "pairs: the same mean is one within the seeds' error",
+        "pairs: means within the seeds' error are matched",
         "report/statistics/matched.py",
         "(half if half == half else NEAR",
         "(NEAR",
@@ -395,12 +407,16 @@ BUGS = (
     Bug(
         "least tail: ⌈α N⌉ episodes",
         "metrics.py",
-        "fraction if episodes is None else tail_share(episodes, fraction)",
-        "fraction",
-        T_HARM,
+        "alpha if episodes is None else tail_share(episodes, alpha)",
+        "alpha",
+        T_MEASURE,
     ),
     Bug(
-        "costs: “at least one” is for counts", "report/harm.py", '"P(≥1)" if self.whole else "P(>0)"', '"P(≥1)"', T_HARM
+        "costs: “at least one” is for counts",
+        "report/cost_measure.py",
+        '"P(≥1)" if self.is_count else "P(>0)"',
+        '"P(≥1)"',
+        T_MEASURE,
     ),
     Bug(
         "matched: interpolated by distance",
@@ -419,8 +435,8 @@ BUGS = (
     Bug(
         "frontier: beaten by no other",
         COMPARE,
-        "harms[None] <= harms[:, None]",
-        "harms[None] >= harms[:, None]",
+        "counts[None] <= counts[:, None]",
+        "counts[None] >= counts[:, None]",
         T_COMPARE,
     ),
     Bug(
@@ -434,8 +450,8 @@ BUGS = (
     Bug(
         "run id: the seed is part of it",
         "runs.py",
-        "canonical(self.to_json()).encode()",
-        'canonical({**self.to_json(), "seed": 0}).encode()',
+        "canonical(legacy.identity(self.to_json())).encode()",
+        'canonical({**legacy.identity(self.to_json()), "seed": 0}).encode()',
         T_MATRIX,
     ),
     Bug(
@@ -464,16 +480,16 @@ BUGS = (
     Bug(
         "policy: its checksum is compared",
         "runs.py",
-        "hashlib.sha256(content).hexdigest() != reading",
-        "False and reading",
+        "hashlib.sha256(content).hexdigest() != safe_io",
+        "False and safe_io",
         f"{T_TRAIN}::test_a_damaged_or_unfinished_policy_is_refused",
     ),
     Bug(
-        "agent file: it vouches for its words",
-        "trained/files.py",
-        "_stated(content) != _digest(about)",
+        "agent file: the digest covers its metadata",
+        "zoo/agent_file.py",
+        "_header_digest(content) != _digest(metadata)",
         "False",
-        "tests/agents/test_files.py::test_a_number_that_was_embellished_is_refused",
+        "tests/agents/test_files.py::test_an_edited_number_is_refused",
     ),
     # ---- doors
     Bug(
@@ -503,9 +519,9 @@ BUGS = (
     ),
     Bug(
         "adopted: a detector sees the state before the step",
-        "environments/foreign.py",
-        "count(state.inner, action",
-        "count(after.inner, action",
+        "environments/gymnax_adapter.py",
+        "count(state.env_state, action",
+        "count(after.env_state, action",
         "tests/extending/test_gymnax_adapter.py",
     ),
     Bug(
@@ -545,28 +561,28 @@ BUGS = (
     ),
     Bug(
         "adopted: what it was given is part of what it is",
-        "environments/foreign.py",
-        "dict(_held(env)), params, longest",
-        "dict(_held(env)), longest",
+        "environments/gymnax_adapter.py",
+        "dict(_held(env)), params, max_episode_steps",
+        "dict(_held(env)), max_episode_steps",
         "tests/extending/test_gymnax_adapter.py",
     ),
     Bug(
         "adopted: a wrapper is not passed over",
-        "environments/foreign.py",
+        "environments/gymnax_adapter.py",
         "    _refuse_wrapper(env)\n",
         "",
         "tests/extending/test_gymnax_adapter.py",
     ),
     Bug(
-        "sources: files of one name are both remembered",
-        "outside.py",
+        "sources: files of the same name are both recorded",
+        "plugins.py",
         "_join(contents, name, content)\n        more",
         "contents[name] = content\n        more",
         "tests/extending/test_sources.py",
     ),
     Bug(
-        "sources: a file may bear the name of a module of Python's",
-        "outside.py",
+        "sources: a plugin may have the name of a standard module",
+        "plugins.py",
         "    if file is None:\n        return module in sys.stdlib_module_names\n",
         "    if module in sys.stdlib_module_names:\n        return True\n    if file is None:\n        return False\n",
         "tests/extending/test_sources.py",
@@ -582,9 +598,9 @@ BUGS = (
     Bug(
         "tables: shares are per cent",
         "report/tables.py",
-        "percent if metric.share else plus_minus",
+        "percent if spec.share else plus_minus",
         "plus_minus",
-        T_HARM,
+        T_MEASURE,
     ),
 )
 

@@ -9,7 +9,7 @@ from perepisode.environments.craftax import observation
 from perepisode.environments.craftax.env import Craftax
 from perepisode.runs import RunFolder
 from perepisode.training import network, ppo
-from perepisode.training.train import params_of
+from perepisode.training.train import load_params
 
 
 def trained(folder: Path):
@@ -23,4 +23,4 @@ def trained(folder: Path):
         logits, _, memory = network.step(params, Craftax(), memory, starts, seen, none, run.ppo.precision)
         return jax.vmap(ppo.sample)(keys, logits), memory
 
-    return act, params_of(weights, like), run.ppo.hidden_size
+    return act, load_params(weights, like), run.ppo.hidden_size

@@ -1,22 +1,22 @@
-"""A courier in a hurry: a world of one's own, and what it counts as harm.
+"""A courier in a hurry: an environment of your own, and what it counts as a violation.
 
-Forty steps, a crossing at each.  At a green light the courier rides on, which pays 1.  At a red one it can wait, until
-the light changes, or run it, which pays as much and is a violation.  examples/README.md has the commands.
+An episode has forty steps, with a traffic light at each crossing.  Riding on pays 1.  At a red light the courier can
+wait until it changes, or run it, which pays as much and is a violation.  examples/README.md has the commands.
 """
 
 import jax
 import jax.numpy as jnp
 
-from perepisode import EndCause, Environment, Outcome, register
+from perepisode import EndCause, Environment, Outcome, register_env
 from perepisode.config import EvalConfig, PPOConfig
 from perepisode.settings import setting
 
 WAIT, RIDE = range(2)
 
 
-@register
+@register_env
 class Courier(Environment):
-    """Lights are red half of the time and stay so for some steps."""
+    """Lights are red half of the time and stay red for some steps."""
 
     shift: int = setting(40, "steps of an episode", low=1)
     red: float = setting(0.5, "how often the next light is red", low=0, high=1)
@@ -24,9 +24,9 @@ class Courier(Environment):
 
     name, actions = "courier", 2
     dilemmas, violation_names = ("red_lights",), {"red_lights": "red lights run"}
-    config = PPOConfig(num_envs=64, num_steps=40, num_minibatches=4, learning_rate=4e-3, gae_lambda=0.95, ent_coef=0.02, hidden_size=16,
-                      precision="fp32")  # fmt: skip
-    steps, protocol = 256_000, EvalConfig(num_envs=64, num_steps=480)
+    ppo = PPOConfig(num_envs=64, num_steps=40, num_minibatches=4, learning_rate=4e-3, gae_lambda=0.95, ent_coef=0.02,
+                    hidden_size=16, precision="fp32")  # fmt: skip
+    total_timesteps, eval_config = 256_000, EvalConfig(num_envs=64, num_steps=480)
 
     def reset(self, key):
         return {"time": jnp.int32(0), "is_red": jax.random.bernoulli(key, self.red)}

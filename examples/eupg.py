@@ -1,9 +1,9 @@
-"""EUPG of morl-baselines, a method for the utility of whole episodes, against the exact optimum and our ESR.
+"""EUPG (expected utility policy gradient) of morl-baselines, against the exact optimum and our ESR.
 
     python eupg.py     # in this folder, with perepisode[morl]; a quarter of an hour on two cores
 
-EUPG learns on `temptation` with the reward as a vector: what the task pays, and minus the violations.  Its utility is
-that of our ESR (k = 1), so that the exact optimum is known by dynamic programming.
+EUPG trains on `temptation` with a vector reward: the task reward, and minus the violations.  Its utility is that of
+ESR (k = 1), whose exact optimum is computed by dynamic programming.
 """
 
 from pathlib import Path
@@ -24,15 +24,15 @@ from perepisode.interop.gymnasium import VectorEnv
 from perepisode.interop.recorder import record
 from perepisode.methods.esr import Esr
 
-GOAL = Esr(budget=1)
-SEEDS, STEPS, PLACES, FIRST = (1, 2, 3), 120_000, 64, 12
+ESR_K1 = Esr(budget=1)
+SEEDS, STEPS, NUM_ENVS, EPISODES_PER_ENV = (1, 2, 3), 120_000, 64, 12
 OUT = Path("out/eupg")
 
 
 class WholeEpisode(EUPG):
-    """Every step is worth the utility of its whole episode, as in Roijers et al. (2018), here for γ = 1.
+    """Weights every step by the utility of its whole episode, as in Roijers et al. (2018), here for γ = 1.
 
-    morl-baselines 1.3.0 takes that of what is still to come, and leaves out what has been accrued.
+    morl-baselines 1.3.0 uses the utility of the future rewards only and omits what has been accrued.
     """
 
     def _forward_cumulative_rewards(self, rewards: torch.Tensor) -> torch.Tensor:
@@ -43,14 +43,14 @@ METHODS = {"EUPG as in morl-baselines": EUPG, "EUPG with whole episodes": WholeE
 
 
 def utility(task, violations):
-    """Eq. 5, as `methods/esr.py` has it."""
-    return expit(GOAL.sharpness * (GOAL.budget + 0.5 - violations)) * task - GOAL.rho_u * violations
+    """Eq. 5, as in `methods/esr.py`."""
+    return expit(ESR_K1.sharpness * (ESR_K1.budget + 0.5 - violations)) * task - ESR_K1.rho_u * violations
 
 
 def scalarization(total, weights=None) -> torch.Tensor:
-    """The same of EUPG's vectors."""
-    task, harm = np.moveaxis(np.asarray(total), -1, 0)
-    return torch.as_tensor(utility(task, -harm))
+    """The same utility of EUPG's reward vectors."""
+    task, ethical = np.moveaxis(np.asarray(total), -1, 0)
+    return torch.as_tensor(utility(task, -ethical))
 
 
 def train(cls: type[EUPG], seed: int) -> EUPG:
@@ -58,23 +58,23 @@ def train(cls: type[EUPG], seed: int) -> EUPG:
     env.reset(seed=seed)
     torch.manual_seed(seed)
     agent = cls(env, scalarization, gamma=1.0, log=False, seed=seed, device="cpu")
-    # its own buffer would cut observations off to whole numbers
-    kinds = {"obs_dtype": np.float32, "action_dtype": np.int32}
-    agent.buffer = AccruedRewardReplayBuffer(agent.observation_shape, agent.action_shape, agent.reward_dim, **kinds)
+    # the agent's own buffer would truncate observations to integers
+    dtypes = {"obs_dtype": np.float32, "action_dtype": np.int32}
+    agent.buffer = AccruedRewardReplayBuffer(agent.observation_shape, agent.action_shape, agent.reward_dim, **dtypes)
     agent.train(STEPS)
     return agent
 
 
 def evaluate_agents(agent: EUPG, method: str, seed: int) -> Path:
     path = OUT / f"{method.replace(' ', '-')}-{seed}.parquet"
-    envs = VectorEnv("temptation", PLACES, reward="vector", autoreset_mode=AutoresetMode.SAME_STEP)
-    envs = record(envs, path, method=method, seed=seed, first=FIRST, steps=STEPS)
+    envs = VectorEnv("temptation", NUM_ENVS, reward="vector", autoreset_mode=AutoresetMode.SAME_STEP)
+    envs = record(envs, path, method=method, seed=seed, first=EPISODES_PER_ENV, total_timesteps=STEPS)
     observation, _ = envs.reset(seed=1000 * seed)
-    accrued = np.zeros((PLACES, 2), np.float32)
+    accrued = np.zeros((NUM_ENVS, 2), np.float32)
     while not envs.complete:
         with torch.no_grad():
-            choice = agent.net.distribution(torch.as_tensor(observation), torch.as_tensor(accrued))
-        observation, reward, terminated, truncated, _ = envs.step(choice.sample().numpy())
+            policy = agent.net.distribution(torch.as_tensor(observation), torch.as_tensor(accrued))
+        observation, reward, terminated, truncated, _ = envs.step(policy.sample().numpy())
         accrued = (accrued + reward) * ~(terminated | truncated)[:, None]
     envs.close()
     return path
@@ -85,16 +85,21 @@ def ours(steps: int) -> Path:
         "temptation", "esr", budget=1, seeds=SEEDS, total_timesteps=steps, out=OUT / "runs", quiet=True
     )
     return perepisode.evaluate(
-        runs, OUT / f"ours-{steps}.parquet", num_envs=PLACES, num_steps=480, episodes_per_env=FIRST, quiet=True
+        runs,
+        OUT / f"ours-{steps}.parquet",
+        num_envs=NUM_ENVS,
+        num_steps=480,
+        episodes_per_env=EPISODES_PER_ENV,
+        quiet=True,
     )
 
 
 def row(name: str, tables: list[Path], seconds: float) -> str:
     table = pd.concat([pd.read_parquet(path) for path in tables])
     table = table.assign(utility=utility(table["return"], table["violations"]), many=table["violations"] > 1)
-    reached = ", ".join(f"{one:.2f}" for one in table.groupby("seed")["utility"].mean())
+    utilities = ", ".join(f"{mean:.2f}" for mean in table.groupby("seed")["utility"].mean())
     means = f"{table['return'].mean():.2f} | {table['violations'].mean():.2f} | {table['many'].mean():.1%}"
-    return f"| {name} | {reached} | {means} | {seconds:.0f} |"
+    return f"| {name} | {utilities} | {means} | {seconds:.0f} |"
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""Does everything that is claimed still follow from what is committed?  `make results-check`.
+"""Check that every published number follows from the committed files: `make results-check`.
 
-Rebuilds the reports on the trained agents from their tables, the blocks of README and of the documentation that hold
-numbers and the table of the search over ν, and fails on any difference; also compares the learning curves.
+Rebuilds the reports on the trained agents, the blocks of README and of the documentation that contain numbers, and the
+table of the search over ν, and fails on any difference; also compares the learning curves.
 """
 
 import re
@@ -19,7 +19,7 @@ TEXTS = ("*.md", "*.html", "*.json", "data/*.csv", "tables/*.tex")
 
 
 def same(committed: Path, rebuilt: Path) -> bool:
-    """Every word and number; but not the paths of drawings, nor the last digits, which another processor rounds."""
+    """Compare text and numbers, except SVG paths and the last digits, which depend on the processor."""
     if not (committed.exists() and rebuilt.exists()):
         return False
     if committed.suffix != ".csv":
@@ -33,7 +33,7 @@ def same(committed: Path, rebuilt: Path) -> bool:
 
 
 def reports() -> list[str]:
-    """What of the reports, of README and of the documentation does not come out as committed."""
+    """The files of the reports, of README and of the documentation that differ from the committed ones."""
     wrong = []
     with tempfile.TemporaryDirectory() as folder:
         for home in evidence.HOMES:
@@ -56,7 +56,7 @@ def reports() -> list[str]:
 
 
 def curves() -> list[str]:
-    """The learning curve against the public one, and bf16 against fp32 and against the slower learner before it."""
+    """The learning curve against the public one, and bf16 against fp32 and against the earlier, slower trainer."""
     script, wrong = HERE.parent / "benchmarks" / "learning_curve.py", []
     for beside in ("fp32", "bf16_before"):
         sides = [HERE / "learning_curve" / name for name in ("bf16", beside)]
@@ -77,7 +77,7 @@ def search() -> list[str]:
 def main() -> int:
     wrong = [*curves(), *search(), *reports()]
     for name in wrong:
-        print(f"not as committed: {name}", file=sys.stderr)
+        print(f"differs from what is committed: {name}", file=sys.stderr)
     return int(bool(wrong))
 
 

@@ -1,20 +1,21 @@
-"""The paper's comparison, trained by this code: which runs, and how their results come to lie in this folder.
+"""The paper's comparison, trained with this code: the list of runs, and how their results get into this folder.
 
-    python results/evidence.py plan                        # what is still to be trained, in packs
-    python results/evidence.py run out/evidence            # on a GPU; started again, it goes on where it was stopped
-    python results/evidence.py keep out/evidence           # what is committed, the reports on it, README's parts
-    python results/evidence.py renew                       # those reports and parts again, after other words in HOMES
-    python results/check.py                                # rebuilds them, fails on a difference
+    python results/evidence.py plan                        # what remains to be trained, in packs
+    python results/evidence.py run out/evidence            # on a GPU; started again, it resumes
+    python results/evidence.py keep out/evidence           # store the results, rebuild the reports and README's blocks
+    python results/evidence.py renew                       # rebuild the reports and README's blocks only
+    python results/check.py                                # rebuild them elsewhere and fail on a difference
 
-`run` trains and judges packs of up to 16 runs that are not kept here yet, then replays the worst episode of each agent
-named in WATCHED.  `keep` takes the episodes tables, every sixteenth row of the training metrics and sums over all of
-them (`seconds.tally`), the seconds each pack took and the replays.  The packs of lists 1 and 2 were started by hand, as
-`run` starts them (`python -m perepisode.study.run_task OUT TASK`), the second while the first still trained, so that it
-compiled meanwhile.
+`run` trains and evaluates packs of up to 16 runs that are not stored here yet, then replays the worst episode of each
+agent in WATCHED.  `keep` stores the episodes tables, every sixteenth row of the training metrics with sums over all
+rows (`seconds.tally`), the seconds of each pack and the replays.  The packs of lists 1 and 2 were started by hand, as
+`run` starts them (`python -m perepisode.study.run_task OUT TASK`), the second while the first was training, so that it
+compiled in the meantime.
 
-There are two folders with a report each.  results/craftax has the paper's ν; results/loud has agents that are told
-loudly what they have accrued, their rivals, and in its report also those of results/craftax that are told nothing.
-Agents told the paper's ν stay out of it: a report reads a method's arms as one line, and these would be a second one.
+Two of the folders share runs.  results/craftax has the paper's accrued observation ν.  results/loud has agents with the
+scaled observation (version 0.1 called it loud), their rivals and, in its report, those agents of results/craftax that
+have no accrued observation.  Agents with the paper's ν are not in it: a report reads the arms of a method as one curve,
+and theirs would be a second one.
 """
 
 import argparse
@@ -44,27 +45,27 @@ HERE = Path(__file__).parent
 
 
 class Home(NamedTuple):
-    """A folder of what is committed, and of the report on it."""
+    """A folder of committed results and the report on them."""
 
     kept: Path
     lists: tuple[int, ...]
-    discussion: Path  # our words on it; every number in them is read from the report's tables
+    discussion: Path  # its numbers are read from the report's tables
 
 
 CRAFTAX = Home(HERE / "craftax", (1, 2, 3, 4), HERE / "discussion.md")
 LOUD = Home(HERE / "loud", (5, 6, 7), HERE / "discussion_loud.md")
 LONG = Home(paper_length.KEPT, (), HERE / "discussion_paper_length.md")
 HOMES = (LONG, CRAFTAX, LOUD)
-EVERY = 16  # rows of the metrics that are kept
+EVERY = 16  # of the rows of metrics, one is stored
 SEEDS = (42, 123, 7)
-MORE_SEEDS = (*SEEDS, 11, 23)  # for what is compared closely; none of them chose ν (results/search)
+MORE_SEEDS = (*SEEDS, 11, 23)  # for close comparisons; none was used to choose ν (results/search)
 WATCHED = {
     "esr": ("esr", "k=1", "exact"),
     "esr_paper_detector": ("esr", "k=1", "paper"),
     "lagrangian": ("lagrangian", "d=0.5", "exact"),
     "ser": ("ser", "w=0.1", "exact"),
     "ser_racc": ("ser_racc", "w=0.1", "exact"),
-}  # page: method, arm, detector it was trained on
+}  # page: method, arm, training detector
 
 
 def arm(method: str, dilemma: str = "no_killing", detector: str = "exact", seeds=SEEDS, **settings) -> list[Run]:
@@ -92,45 +93,45 @@ LISTS: dict[int, list[list[Run]]] = {
         arm("erm", enforcement="heuristic"),
         arm("ser", weight=0.03),
     ],
-    # the unconstrained agent of the first list serves here too: every dilemma is counted for every agent
+    # the unconstrained agent of the first list serves here too: every agent's violations of every dilemma are counted
     4: [
         arm("lagrangian", "sustainability", budget=1),
         arm("ser", "sustainability", weight=0.1),
         arm("esr", "sustainability", budget=1),
     ],
-    # told loudly what they have accrued: ESR, and the control with the same input and a linear objective
+    # the scaled observation: ESR, and the control with the same observation and a linear objective
     5: [
-        arm("esr", budget=1, accrued_obs="loud", seeds=MORE_SEEDS),
-        arm("ser_racc", weight=0.1, accrued_obs="loud", seeds=MORE_SEEDS),
-        arm("ser_racc", weight=0.15, accrued_obs="loud", seeds=MORE_SEEDS),
+        arm("esr", budget=1, accrued_obs="scaled", seeds=MORE_SEEDS),
+        arm("ser_racc", weight=0.1, accrued_obs="scaled", seeds=MORE_SEEDS),
+        arm("ser_racc", weight=0.15, accrued_obs="scaled", seeds=MORE_SEEDS),
     ],
-    # their rivals on the mean
+    # their rivals
     6: [
         arm("ser", weight=0.1, seeds=MORE_SEEDS),
         arm("ser", weight=0.15, seeds=MORE_SEEDS),
         arm("lagrangian", budget=0.25),
         arm("lagrangian", budget=0.5, seeds=MORE_SEEDS),
     ],
-    # other budgets, the other methods with a budget an episode, and the strictest price
+    # other budgets, the other methods with a per-episode budget, and the strictest price
     7: [
-        arm("esr", budget=2, accrued_obs="loud"),
-        arm("esr", budget=4, accrued_obs="loud"),
-        arm("saute", budget=1, accrued_obs="loud"),
-        arm("chance", budget=1, accrued_obs="loud"),
+        arm("esr", budget=2, accrued_obs="scaled"),
+        arm("esr", budget=4, accrued_obs="scaled"),
+        arm("saute", budget=1, accrued_obs="scaled"),
+        arm("chance", budget=1, accrued_obs="scaled"),
         arm("ser", weight=0.2),
     ],
 }
 
 
 def study(lists: list[int], steps: int) -> plan.Study:
-    """The runs of these lists that are not kept yet."""
+    """The runs of these lists that are not stored yet."""
     kept = {json.loads(path.read_text())["id"] for home in HOMES for path in home.kept.glob("curves/*/run.json")}
     runs = [replace(one, total_timesteps=steps) for number in lists for arms in LISTS[number] for one in arms]
     missing = [run for run in runs if run.id not in kept]
     if not missing:
-        sys.exit("every run of these lists is kept already")
+        sys.exit("every run of these lists is stored already")
     composed = plan.compose(missing, Craftax.pack, chunk=20)
-    # the report is made by `keep`, from what is kept
+    # `keep` builds the report
     return replace(composed, tasks=tuple(composed.of_kind("train")))
 
 
@@ -146,7 +147,7 @@ def run(out: Path, composed: plan.Study) -> int:
 
 
 def watch(out: Path) -> int:
-    """Where the agents were judged: another device rounds differently, and an episode may then take another turn."""
+    """Replay on the device that evaluated: another one rounds differently, and an episode may take another course."""
     from perepisode.replay.selection import worst_first
     from perepisode.replay.watch import watch as replay
 
@@ -163,22 +164,22 @@ def watch(out: Path) -> int:
 
 
 def home_of(out: Path) -> Home:
-    """Where trained runs are kept: with the last of their lists, each run being of the first list that names it."""
+    """The folder of the last list among these runs; a run belongs to the first list that names it."""
     runs = [RunFolder(path.parent).read() for path in sorted((out / "runs").glob("*/done"))]
     if not runs:
-        sys.exit(f"{out} holds no finished run")
+        sys.exit(f"{out} contains no finished run")
     named: dict[str, int] = {}
     for number, arms in LISTS.items():
         for one in (one for arm in arms for one in arm):
             named.setdefault(replace(one, total_timesteps=runs[0].total_timesteps).id, number)
-    if strange := [run for run in runs if run.id not in named]:
-        sys.exit(f"{strange[0].method} {strange[0].arm} seed {strange[0].seed} is in no list")
+    if unlisted := [run for run in runs if run.id not in named]:
+        sys.exit(f"{unlisted[0].method} {unlisted[0].arm} seed {unlisted[0].seed} is in no list")
     last = max(named[run.id] for run in runs)
     return next(home for home in HOMES if last in home.lists)
 
 
-def keep(out: Path, say: Callable[[str], None] = print) -> int:
-    """Add what is committed to what is there, then renew the reports and README's parts of them."""
+def keep(out: Path, log: Callable[[str], None] = print) -> int:
+    """Store the results, then rebuild the reports and README's blocks."""
     home = home_of(out)
     for folder in (home.kept / "episodes", home.kept / "curves", home.kept / "packs"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -187,35 +188,34 @@ def keep(out: Path, say: Callable[[str], None] = print) -> int:
         shutil.copy(out / "tasks" / table.stem / "done", home.kept / "packs" / f"{out.name}-{table.stem}.json")
     for folder in sorted(path.parent for path in (out / "runs").glob("*/done")):
         seconds.keep_curve(folder, home.kept / "curves" / folder.name, EVERY)
-    if home is CRAFTAX:  # the same agents with other seeds are no more to look at
+    if home is CRAFTAX:  # other seeds of the same agents show nothing new
         for replayed in sorted((out / "watch").glob("*")):
             shutil.copytree(replayed, home.kept / "watch" / replayed.name, dirs_exist_ok=True)
-    return renew(say)
+    return renew(log)
 
 
-def renew(say: Callable[[str], None] = print) -> int:
-    """The reports and README's parts of them again, from what is kept: after other words, or other code."""
+def renew(log: Callable[[str], None] = print) -> int:
+    """Rebuild the reports and README's blocks from the stored results."""
     for home in HOMES:
-        shutil.rmtree(home.kept / "report", ignore_errors=True)  # or tables that are no longer made would stay
+        shutil.rmtree(home.kept / "report", ignore_errors=True)  # also tables that no longer exist
         report(home, home.kept / "report")
-        say(f"wrote {home.kept / 'report' / 'index.html'}")
+        log(f"wrote {home.kept / 'report' / 'index.html'}")
     readme.write(HERE)
-    say("wrote README's parts\nnext: python results/check.py")
+    log("wrote README's blocks\nnext: python results/check.py")
     return 0
 
 
 def report(home: Home, into: Path) -> None:
     """The report of a folder that `keep` filled."""
     tables, curves = _tables(home), [home.kept / "curves"]
-    # beside `into`, so that a report made elsewhere for comparison has the same links
+    # relative to `into`, so that a report built elsewhere for comparison has the same links
     replays = [into.parent / "watch" / path.name for path in sorted((home.kept / "watch").glob("*"))]
     further = {LONG: paper_length.declared, LOUD: partial(seconds.declared, [CRAFTAX.kept, LOUD.kept])}
     with tempfile.TemporaryDirectory() as folder, further.get(home, nullcontext)():
         if home is LOUD:
-            tables += _untold(Path(folder))
-            curves += [
-                path for path in sorted(CRAFTAX.kept.glob("curves/*")) if not _told(RunFolder(path).read().method)
-            ]
+            tables += _without_accrued_obs(Path(folder))
+            runs = {path: RunFolder(path).read().method for path in sorted(CRAFTAX.kept.glob("curves/*"))}
+            curves += [path for path, method in runs.items() if not _has_accrued_obs(method)]
         page.build(tables, into, curves=curves, watch=replays, discussion=home.discussion)
 
 
@@ -223,19 +223,18 @@ def _tables(home: Home) -> list[Path]:
     return sorted((home.kept / "episodes").glob("*.parquet"))
 
 
-def _told(method: str) -> bool:
-    """Whether a method's agents are told anything of what they have accrued."""
+def _has_accrued_obs(method: str) -> bool:
     return METHODS[method].accrued_obs is not None
 
 
-def _untold(into: Path) -> list[Path]:
-    """The agents of results/craftax that are told nothing, in tables of the same names."""
+def _without_accrued_obs(into: Path) -> list[Path]:
+    """The agents of results/craftax without an accrued observation, in tables of the same names."""
     written = []
     for table in _tables(CRAFTAX):
         read = episodes.read(table, without=episodes.REPLAY_COLUMNS)
-        own = read[~read["method"].map(_told)]
+        own = read[~read["method"].map(_has_accrued_obs)]
         if len(own):
-            written.append(paper_length.write_again(own, into / table.name, read.attrs["provenance"]))
+            written.append(paper_length.write_part(own, into / table.name, read.attrs["provenance"]))
     return written
 
 

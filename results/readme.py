@@ -1,13 +1,13 @@
-"""The blocks of README, docs/ and results/*/README.md that hold numbers, each written from committed files.
+"""Write the blocks of README, docs/ and results/*/README.md that contain numbers, from committed files.
 
-A page asks for a block with two lines of its own, and everything between them is written here:
+A page requests a block with two lines, and this script writes everything between them:
 
     <!-- lead: written by results/readme.py -->
     <!-- to here -->
 
 `python results/readme.py` writes all blocks of all pages, `python results/readme.py --list` names them, and
-`make results-check` fails where a page differs.  A block may stand on several pages: its links are written from the
-root of the repository and made relative to the page.
+`make results-check` fails if a page differs.  Several pages may request the same block: its links are relative to the
+root of the repository here, and to the page there.
 """
 
 import argparse
@@ -22,11 +22,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import seconds
 
+from perepisode import legacy
 from perepisode.config import PAPER_SEEDS
 from perepisode.paper_comparison import numbers
 from perepisode.report.cost_measure import CostMeasure
-from perepisode.report.formatting import count, few, number, percent, plus_minus
+from perepisode.report.formatting import count, in_words, number, percent, plus_minus
 from perepisode.runs import write_atomically
 
 HERE = Path(__file__).parent
@@ -40,8 +42,8 @@ BENCHES = "h200_engine", "cpu", "h200", "doors_h200"
 
 
 def blocks(results: Path) -> dict[str, Callable[[], str]]:
-    """Every block by name; `results` has the folders that `keep` filled."""
-    long, craftax, told = (results / name for name in ("paper_length", "craftax", "loud"))
+    """Every block by name; `results` contains the folders that `keep` filled."""
+    long, craftax, scaled = (results / name for name in ("paper_length", "craftax", "loud"))
     return {
         "lead": lambda: lead(long),
         "paper length": lambda: at_length(long),
@@ -59,11 +61,11 @@ def blocks(results: Path) -> dict[str, Callable[[], str]]:
         "comparison: table": lambda: "\n".join(_agents(craftax)),
         "comparison: in short": lambda: _in_short(craftax),
         "comparison: caveats": lambda: _caveats(craftax),
-        "loud": lambda: loud(told),
-        "loud: table": lambda: "\n".join(_agents(told, _trained_there(told))),
-        "loud: in short": lambda: _in_short(told),
+        "loud": lambda: loud(scaled),
+        "loud: table": lambda: "\n".join(_agents(scaled, _trained_there(scaled))),
+        "loud: in short": lambda: _in_short(scaled),
         "made": lambda: made(long),
-        "confirmed": lambda: confirmed(told),
+        "confirmed": lambda: confirmed(scaled),
         "wrappers: optima": _optima,
         "wrappers: traps": _traps,
     }
@@ -80,7 +82,7 @@ def write(results: Path) -> None:
 
 
 def differ(results: Path) -> list[str]:
-    """The blocks that a page holds in other words."""
+    """The blocks that differ from what this script writes."""
     found = []
     for path, before, after in _rewritten(results):
         own = zip(BLOCK.finditer(before), BLOCK.finditer(after), strict=True)
@@ -89,8 +91,8 @@ def differ(results: Path) -> list[str]:
 
 
 def _rewritten(results: Path) -> Iterator[tuple[Path, str, str]]:
-    """Each page that asks for a block, as it is and as it should be."""
-    known = {name: cache(text) for name, text in blocks(results).items()}  # once, however many pages ask for it
+    """Each page that requests a block, as it is and as it should be."""
+    known = {name: cache(text) for name, text in blocks(results).items()}  # once for all pages
     for path in pages():
         before = path.read_text(encoding="utf-8")
         if asked := BEGIN.findall(before):
@@ -124,18 +126,18 @@ PLACES = {"the paper": "the paper", ITS_WAY: "ours, measured the paper's way", E
 
 
 def lead(kept: Path) -> str:
-    """The three numbers to remember, with their scale."""
+    """The three main numbers, with their scale."""
     again = pd.read_csv(kept / "report" / "data" / "papers_table_no_killing.csv")
     found = {(row["agent"], row["measured"]): row for _, row in again.iterrows()}
     ours, theirs, in_its_way = ([found[name, where] for name in NAMES] for where in (EXACT, "the paper", ITS_WAY))
     runs = pd.read_csv(kept / "report" / "data" / "runs.csv")
     (steps,), seeds = set(runs["steps"]), runs["seed"].nunique()
-    over, printed, alike = (_listed([percent(row["over_1"]) for row in rows]) for rows in (ours, theirs, in_its_way))
+    over, printed, alike = (_listed([percent(row["p_over_1"]) for row in rows]) for rows in (ours, theirs, in_its_way))
     returns = _listed([number(row["return"], 1) for row in ours])
     return (
         f"**Three agents with nearly the same mean return kill more than one passive creature in {over} of their "
         f"episodes**: ESR (k=1), the Lagrangian (d=0.5) and SER (w=0.1), with mean returns of {returns}. Each agent "
-        f"has {few(seeds)} training seeds of {count(steps)} steps and "
+        f"has {in_words(seeds)} training seeds of {count(steps)} steps and "
         f"{runs.groupby('agent')['episodes'].sum().min():,} evaluation episodes, in which every kill is counted. The "
         f"paper trains three seeds for {count(numbers.STEPS)} steps, uses a detector that misses some kills, and "
         f"reports {printed}. Measured the paper's way, over the episodes that end within a window of 4096 steps, ours "
@@ -166,7 +168,7 @@ def at_length(kept: Path) -> str:
 
 
 def _beside_the_paper(kept: Path) -> list[str]:
-    """The paper's table beside ours, measured in two ways."""
+    """The paper's table next to ours, measured in two ways."""
     again = pd.read_csv(kept / "report" / "data" / "papers_table_no_killing.csv")
     rows = [row for _, row in again.iterrows() if row["measured"] in PLACES]
     return [
@@ -176,7 +178,7 @@ def _beside_the_paper(kept: Path) -> list[str]:
             f"| {row['agent'] if row['measured'] == 'the paper' else ''} "
             f"| {PLACES[row['measured']]} "
             f"| {plus_minus(row['return'], row['return_ci'])} | {percent(row['p_any'], row['p_any_ci'])} "
-            f"| {percent(row['over_1'], row['over_1_ci'])} | {plus_minus(row['cvar'], row['cvar_ci'])} |"
+            f"| {percent(row['p_over_1'], row['p_over_1_ci'])} | {plus_minus(row['cvar'], row['cvar_ci'])} |"
             for row in rows
         ),
     ]
@@ -185,13 +187,13 @@ def _beside_the_paper(kept: Path) -> list[str]:
 def made(kept: Path) -> str:
     """Seeds, seconds, device and commands."""
     packs = _packs(kept)
-    runs = [json.loads(path.read_text()) for path in sorted(kept.glob("curves/*/run.json"))]
+    runs = seconds.runs(kept.glob("curves/*"))
     lines = ["| seed | steps | training | evaluation in 64, in 512 environments | device |", "|---:|---|---:|---:|---|"]
     for pack in packs:
         own = [run for run in runs if run["seed"] == pack["seed"]]
         (device,), took = {_device(run) for run in own}, pack["seconds"]
         lines.append(
-            f"| {pack['seed']} | {len(own)} × {own[0]['steps']:,} | {took['train']:,} s "
+            f"| {pack['seed']} | {len(own)} × {own[0]['total_timesteps']:,} | {took['train']:,} s "
             f"| {took['judge 64']} s, {took['judge 512']} s | {device} |"
         )
     for pack in packs:
@@ -201,7 +203,7 @@ def made(kept: Path) -> str:
 
 
 def _packs(kept: Path) -> list[dict]:
-    """What each program took, in the order in which they were trained."""
+    """The durations of each program, in order of training."""
     found = [json.loads(path.read_text()) for path in sorted(kept.glob("packs/*.json"))]
     return sorted(found, key=lambda pack: PAPER_SEEDS.index(pack["seed"]) if "seed" in pack else 0)
 
@@ -224,8 +226,9 @@ def measured(kept: Path) -> str:
 def _speed() -> str:
     gpu, cpu, training, doors = (json.loads((HERE / "bench" / f"{name}.json").read_text()) for name in BENCHES)
 
-    def ratio(bench: dict, worlds: int) -> float:
-        (found,) = [row for row in bench["engine"] if (row["what"], row["worlds"]) == ("engine", worlds)]
+    def ratio(bench: dict, num_envs: int) -> float:
+        rows = map(legacy.upgrade_bench, bench["engine"])
+        (found,) = [row for row in rows if (row["what"], row["num_envs"]) == ("engine", num_envs)]
         return found["times_upstream"]
 
     def rate(runs: int) -> str:
@@ -262,10 +265,10 @@ def _same_game() -> str:
 
 def _learning() -> str:
     script, runs = HERE.parent / "benchmarks" / "learning_curve.py", HERE / "learning_curve" / "bf16"
-    said = subprocess.run([sys.executable, script, runs], capture_output=True, text=True, check=True).stdout
-    first, most = _found(r"largest difference from ([\d,]+) steps on: ([\d.]+ %)", said)
-    kept = [json.loads(path.read_text()) for path in sorted(runs.glob("*/run.json"))]
-    (steps,) = {run["steps"] for run in kept}
+    output = subprocess.run([sys.executable, script, runs], capture_output=True, text=True, check=True).stdout
+    first, most = _found(r"largest difference from ([\d,]+) steps on: ([\d.]+ %)", output)
+    kept = seconds.runs(runs.glob("*"))
+    (steps,) = {run["total_timesteps"] for run in kept}
     return (
         f"- **The same learning.** The return of the unconstrained agent with the paper's hyperparameters ({len(kept)} "
         f"seeds in one program, bf16, {steps / 1e6:.1f} M steps each) is within {most} of that of the public recurrent "
@@ -314,18 +317,18 @@ def comparison(kept: Path) -> str:
 
 
 def _answer(kept: Path) -> list[str]:
-    """In short, and with what care it is to be read."""
-    return [_in_short(kept), "", "Read with care:", "", _caveats(kept)]
+    """The answer in short, and its caveats."""
+    return [_in_short(kept), "", "Caveats:", "", _caveats(kept)]
 
 
 def _caveats(kept: Path) -> str:
-    return (kept / "report" / "report.md").read_text().split("Read with care:\n")[1].split("\n## ")[0].strip()
+    return (kept / "report" / "report.md").read_text().split("Caveats:\n")[1].split("\n## ")[0].strip()
 
 
 def _agents(kept: Path, only: set[tuple[str, str]] | None = None) -> list[str]:
     """All agents of the report, or those of these methods and arms."""
     agents = pd.read_csv(kept / "report" / "data" / "complete_no_killing.csv")
-    counted = CostMeasure().pair
+    counted = CostMeasure().plus_minus
     chosen = agents[[only is None or pair in only for pair in zip(agents["method"], agents["arm"])]]
     return [
         "| Agent | Return | Violations | P(≥1) | P(>1) | CVaR 10 % | Worst |",
@@ -345,25 +348,25 @@ def _in_short(kept: Path) -> str:
 
 
 def _scale(kept: Path) -> str:
-    runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
+    runs = seconds.runs(kept.glob("curves/*"))
     packs = _packs(kept)
     took = [pack.get("together", pack["seconds"]) for pack in packs]
-    steps, devices = {run["steps"] for run in runs}, {_device(run) for run in runs}
+    steps, devices = {run["total_timesteps"] for run in runs}, {_device(run) for run in runs}
     return (
         f"{len(runs)} runs of {' and '.join(f'{one:,}' for one in sorted(steps))} steps (the paper's have 10⁹), "
-        f"{few(len({run['seed'] for run in runs}))} seeds per agent, trained on exact counts unless stated otherwise, "
-        f"in {len(packs)} programs that took {_listed([f'{of / 60:.0f}' for of in took])} minutes on one "
+        f"{in_words(len({run['seed'] for run in runs}))} seeds per agent, trained on exact counts unless stated "
+        f"otherwise, in {len(packs)} programs that took {_listed([f'{of / 60:.0f}' for of in took])} minutes on one "
         f"{' or '.join(sorted(devices))}, including compilation and evaluation."
     )
 
 
-# ---- told loudly --------------------------------------------------------------------------------------------
+# ---- scaled observations ------------------------------------------------------------------------------------
 
 
 def loud(kept: Path) -> str:
     """The same comparison with the scaled observation, in short."""
-    runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
-    (steps,) = {run["steps"] for run in runs}
+    runs = seconds.runs(kept.glob("curves/*"))
+    (steps,) = {run["total_timesteps"] for run in runs}
     agents = pd.read_csv(kept / "report" / "data" / "complete_no_killing.csv")
     new = _trained_there(kept)
     seeds = agents.loc[[pair in new for pair in zip(agents["method"], agents["arm"])], "seeds"]
@@ -381,23 +384,22 @@ def loud(kept: Path) -> str:
 
 
 def _trained_there(kept: Path) -> set[tuple[str, str]]:
-    """Method and arm of the runs that a folder keeps itself."""
-    runs = [json.loads(path.read_text()) for path in kept.glob("curves/*/run.json")]
-    return {(run["method"], run["arm"]) for run in runs}
+    """Method and arm of the runs that a folder stores itself."""
+    return {(run["method"], run["arm"]) for run in seconds.runs(kept.glob("curves/*"))}
 
 
 def confirmed(kept: Path) -> str:
-    """What the search's choice did on other seeds."""
-    runs = pd.read_csv(kept / "report" / "data" / "rarer_from_no_killing.csv").query("told == 'loud'")
+    """The result of the search's choice on other seeds."""
+    runs = pd.read_csv(kept / "report" / "data" / "rarer_from_no_killing.csv").query("accrued_obs == 'scaled'")
     returns = pd.read_csv(kept / "report" / "data" / "runs.csv").query("agent == 'ESR (k=1, scaled obs)'")
     behind = returns.loc[returns["return"].idxmin()]
-    used = [f"{share:.2f}".removeprefix("0") for share in (*runs["judged_p_any"], runs["judged_p_any"].mean())]
-    second = int(runs["judged_seconds"].sum())
+    used = [f"{share:.2f}".removeprefix("0") for share in (*runs["eval_p_any"], runs["eval_p_any"].mean())]
+    second = int(runs["eval_seconds"].sum())
     return (
         f"On {len(runs)} new seeds ({', '.join(map(str, runs['seed']))}), one of the two criteria holds. ESR with the "
-        f"scaled observation commits a second violation in {second} of {runs['judged_firsts'].sum()} evaluation "
-        f"episodes with a first ({runs['judged_episodes'].sum()} episodes in all), below the required 2 %. P(≥1) "
-        f"reaches the required 0.3 in {(runs['judged_p_any'] >= 0.3).sum()} seeds only: it is {', '.join(used[:-2])} "
+        f"scaled observation commits a second violation in {second} of {runs['eval_firsts'].sum()} evaluation "
+        f"episodes with a first ({runs['eval_episodes'].sum()} episodes in all), below the required 2 %. P(≥1) "
+        f"reaches the required 0.3 in {(runs['eval_p_any'] >= 0.3).sum()} seeds only: it is {', '.join(used[:-2])} "
         f"and {used[-2]}, on average {used[-1]}. The return of seed {behind['seed']} is lower than that of the others "
         f"({number(behind['return'], 1)})."
     )
@@ -453,7 +455,7 @@ def _traps() -> str:
         for _, own in rows.groupby("case", sort=False)
     ]
     seeds = sorted({len(own) for _, own in rows.groupby("case")})
-    return "\n".join([*head, *lines, "", f"Means over {few(seeds[0])} seed{'s' if seeds[0] > 1 else ''} each."])
+    return "\n".join([*head, *lines, "", f"Means over {in_words(seeds[0])} seed{'s' if seeds[0] > 1 else ''} each."])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""How soon an agent learns to stop after a first violation, and how well: tables of the report on ESR told loudly.
+"""How soon and how well an agent learns to stop after a first violation: tables of the report on scaled observations.
 
-An episode's violations are charged alike to SER and to ESR up to its budget; what tells them apart is whether a second
-one follows the first.  `after_a_first` counts that for every agent.  `rarer_from` says for ESR (k=1), run by run, after
-how many steps of training a second was rarer than one first in a hundred, for the paper's ν and for the loud one.
-`of_its_return` compares ESR (k=2), whose return the other methods reach too, with the arm of each that comes nearest.
+Up to its budget, ESR pays the same for a violation as SER; they differ in whether a second violation follows the first.
+`after_a_first` counts that for every agent.  `rarer_from` gives, for each run of ESR (k=1), the training steps after
+which second violations are rarer than 1 % of firsts, for the paper's ν and for the scaled one.  `of_its_return`
+compares ESR (k=2), whose return the other methods reach too, with the arm of each that is nearest in return.
 
-While training only the sums of violations and of episodes with any are known.  Violations over such episodes, less one,
-is the mean number of further violations after a first, and no less than the share of firsts that a second follows.
+During training only the sums of violations and of episodes with any are known.  Their ratio minus one is the mean
+number of further violations after a first, and no less than the share of firsts that a second follows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from perepisode import metrics
+from perepisode import legacy, metrics
 from perepisode.evaluation import compare, episodes
 from perepisode.report import blocks
 from perepisode.report.formatting import count, number, p_value, percent, plus_minus
@@ -29,8 +29,8 @@ from perepisode.report.tables import Table
 from perepisode.runs import Run, RunFolder, write_atomically
 from perepisode.zoo.registry import BUNDLED
 
-RARE = 0.01  # further violations a first
-WINDOW = 0.1  # of a run, pooled: a single update ends some 200 episodes, of which few have a first
+RARE = 0.01  # further violations per first
+WINDOW = 0.1  # share of a run to pool: one update ends about 200 episodes, few of which have a first
 LONG = BUNDLED / "no_killing" / "esr-k1"  # the bundled agent: the paper's ν, trained for 7.5 times as long
 
 
@@ -38,14 +38,14 @@ LONG = BUNDLED / "no_killing" / "esr-k1"  # the bundled agent: the paper's ν, t
 
 
 def tally(lines: list[str], every: int) -> str:
-    """Sums over so many rows of a metrics.jsonl at a time, as CSV: thinned rows hold too few firsts to see 1 %."""
+    """Sums over every so many rows of a metrics.jsonl, as CSV: thinned rows have too few firsts to resolve 1 %."""
     rows = sums(lines)
     together = rows.groupby(np.arange(len(rows)) // every)
     return together.agg({name: "last" if name == "steps" else "sum" for name in rows}).to_csv(index=False)
 
 
 def keep_curve(folder: Path, into: Path, every: int, first: int = 0) -> None:
-    """What a run is, one row of its metrics in so many, and sums over all of them; the rows alone if it has no more."""
+    """Store run.json, thinned metrics and sums over all rows; metrics that are thinned already are copied."""
     into.mkdir(exist_ok=True)
     shutil.copy(folder / "run.json", into)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
@@ -55,8 +55,13 @@ def keep_curve(folder: Path, into: Path, every: int, first: int = 0) -> None:
     write_atomically(into / "metrics.jsonl", "\n".join(lines) + "\n")
 
 
+def runs(folders: Iterable[Path]) -> list[dict]:
+    """The configurations of stored runs, in today's names."""
+    return [legacy.upgrade_run(json.loads((folder / "run.json").read_text())) for folder in sorted(folders)]
+
+
 def sums(lines: Iterable[str]) -> pd.DataFrame:
-    """Steps, episodes, those with a violation, violations, and where it was counted episodes with a second, by row."""
+    """For each row: steps, episodes, those with a violation, violations and, if known, episodes with a second one."""
     rows = [row for row in map(json.loads, lines) if row["episodes"]]
     means = {"firsts": "p_any", "violations": "violations", "seconds": "p_over_1"}
     table = pd.DataFrame({name: [row[name] for row in rows] for name in ("steps", "episodes")})
@@ -67,13 +72,13 @@ def sums(lines: Iterable[str]) -> pd.DataFrame:
 
 
 def of_training(folder: Path) -> pd.DataFrame:
-    """All episodes of a kept run where their tally was kept, else those of the rows of its metrics that were."""
+    """All episodes of a stored run if it has a tally, else those of its stored metrics."""
     whole = folder / "tally.csv"
     return pd.read_csv(whole) if whole.exists() else sums((folder / "metrics.jsonl").read_text().splitlines())
 
 
 def window(rows: pd.DataFrame, end: float, total: float) -> tuple[int, int, int]:
-    """Episodes, firsts and further violations in the tenth of a run that ends here."""
+    """Episodes, firsts and further violations in the window that ends at this step."""
     seen = rows[(rows["steps"] > end - WINDOW * total) & (rows["steps"] <= end)]
     firsts = int(seen["firsts"].sum())
     return int(seen["episodes"].sum()), firsts, int(seen["violations"].sum()) - firsts
@@ -84,7 +89,7 @@ def share(firsts: int, further: int) -> float:
 
 
 def below_from(rows: pd.DataFrame, total: float, rare: float = RARE) -> float:
-    """Steps from which the share stays below `rare` to the end; NaN if it is not there then, or nothing is known."""
+    """Steps from which the share stays below `rare` to the end; NaN if it does not, or is unknown."""
     since = float("nan")
     for end in rows.loc[rows["steps"] >= WINDOW * total, "steps"]:
         _, firsts, further = window(rows, end, total)
@@ -100,29 +105,31 @@ def below_from(rows: pd.DataFrame, total: float, rare: float = RARE) -> float:
 
 @contextmanager
 def declared(kept: list[Path]) -> Iterator[None]:
-    """The tables stand in the pages that are built meanwhile; `kept` holds all folders that `keep` filled."""
-    runs = [(RunFolder(path).read(), of_training(path)) for folder in kept for path in sorted(folder.glob("curves/*"))]
+    """Within this context, pages include these tables; `kept` are all folders that `keep` filled."""
+    trained = [
+        (RunFolder(path).read(), of_training(path)) for folder in kept for path in sorted(folder.glob("curves/*"))
+    ]
     files = [table for folder in kept for table in sorted((folder / "episodes").glob("*.parquet"))]
-    judged = Episodes(episodes.read(files, without=episodes.REPLAY_COLUMNS))
+    evaluated = Episodes(episodes.read(files, without=episodes.REPLAY_COLUMNS))
 
     def second_violations(case: blocks.Case) -> Table:
-        return after_a_first(case, judged, runs)
+        return after_a_first(case, evaluated, trained)
 
     def rarer(case: blocks.Case) -> Table:
-        return rarer_from(judged.view(case.view.dilemma, case.view.protocol), runs)
+        return rarer_from(evaluated.view(case.view.dilemma, case.view.protocol), trained)
 
     def equal_return(case: blocks.Case) -> Table:
         return of_its_return(case.view)
 
-    with meanwhile():
-        for one in (equal_return, second_violations, rarer):
-            blocks.table(one)
+    with temporary_blocks():
+        for table in (equal_return, second_violations, rarer):
+            blocks.table(table)
         yield
 
 
 @contextmanager
-def meanwhile() -> Iterator[None]:
-    """What is declared for a report's pages meanwhile is forgotten afterwards."""
+def temporary_blocks() -> Iterator[None]:
+    """Within this context, declared figures and tables are temporary."""
     before = dict(blocks.BLOCKS)
     try:
         yield
@@ -132,8 +139,8 @@ def meanwhile() -> Iterator[None]:
 
 
 def of_its_return(view: View) -> Table:
-    """ESR (k=2, told loud), and of every other method the arm whose return is nearest to its."""
-    focal = next(point for point in view.main if (point.method, point.arm) == ("esr", "k=2, told loud"))
+    """ESR (k=2, scaled obs), and the arm of every other method whose return is nearest."""
+    focal = next(point for point in view.main if (point.method, point.arm) == ("esr", "k=2, scaled obs"))
     nearest = [
         min((p for p in view.main if p.method == method), key=lambda p: abs(p.mean_return - focal.mean_return))
         for method in dict.fromkeys(point.method for point in view.main)
@@ -145,9 +152,9 @@ def of_its_return(view: View) -> Table:
         row["apart"] = point.mean_return / focal.mean_return - 1
         for name, each in (
             ("return", lambda p: p.returns),
-            ("violations", lambda p: p.each(metrics.mean)),
-            ("cvar", lambda p: p.each(metrics.cvar)),
-            ("p_over_1", lambda p: p.each(metrics.over_one)),
+            ("violations", lambda p: p.per_seed(metrics.mean)),
+            ("cvar", lambda p: p.per_seed(metrics.cvar)),
+            ("p_over_1", lambda p: p.per_seed(metrics.over_one)),
         ):
             row[name], row[f"{name}_ci"], _ = compare.t_interval(each(point))
             _, row[f"{name}_p"] = against(each(point), each(focal), point is focal)
@@ -156,39 +163,40 @@ def of_its_return(view: View) -> Table:
     shown = {
         "Agent": list(frame["agent"]),
         "Return": [plus_minus(*pair) for pair in zip(frame["return"], frame["return_ci"])],
-        "apart": ["" if not value else percent(value) for value in frame["apart"]],
+        "relative": ["" if not value else percent(value) for value in frame["apart"]],
         "Violations": [plus_minus(*pair) for pair in zip(frame["violations"], frame["violations_ci"])],
-        "Worst tenth": [plus_minus(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
+        metrics.CVAR: [plus_minus(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
         "p": list(map(_p, frame["cvar_p"])),
         "P(>1)": [percent(*pair) for pair in zip(frame["p_over_1"], frame["p_over_1_ci"])],
         "its p": list(map(_p, frame["p_over_1_p"])),
     }
     note = (
-        f"{focal.label} and the arm of every other method that comes nearest to its return; apart: by how much of it. "
-        "± is the 95 % t interval over seeds, p that of Welch's test against the first row, not corrected for their "
-        "number. That this budget is looked at was decided after the runs were judged: it is the one of three whose "
-        "return the others reach."
+        f"{focal.label} and the arm of every other method nearest to it in return; relative: the difference as a share "
+        "of its return. ± is the 95 % t interval over seeds, p is from Welch's test against the first row, not "
+        "corrected for the number of tests. This budget was chosen after the evaluation: of the three, it is the one "
+        "whose return the others reach."
     )
     methods = [point.method for point in (focal, *nearest)]
     title = "At the return of ESR with a budget of two"
     return Table(f"of_its_return_{view.dilemma}", title, note, shown, frame, methods, wide=True)
 
 
-def after_a_first(case: blocks.Case, judged: Episodes, runs: list[tuple[Run, pd.DataFrame]]) -> Table:
-    """Of the report's agents, and of those that differ from them in ν alone."""
+def after_a_first(case: blocks.Case, evaluated: Episodes, runs: list[tuple[Run, pd.DataFrame]]) -> Table:
+    """Second violations of the report's agents, and of those that differ from them only in ν."""
     wanted = {(point.method, str(point.value)) for point in case.view.main}
-    view = judged.view(case.view.dilemma, case.view.protocol)
+    view = evaluated.view(case.view.dilemma, case.view.protocol)
     points = [point for point in view.main if (point.method, str(point.value)) in wanted]
     trained = {run.id: window(rows, run.total_timesteps, run.total_timesteps)[1:] for run, rows in runs}
 
-    def while_training(point: Point) -> np.ndarray:
+    def during_training(point: Point) -> np.ndarray:
         return np.array([share(*trained[seed.run]) for seed in point.seeds])
 
     rows = []
     for point in points:
         some = np.array([(seed.counts > 0).sum() for seed in point.seeds])
         more = np.array([(seed.counts > 1).sum() for seed in point.seeds])
-        ends, over, focal = while_training(point), *(one.each(metrics.over_one) for one in (point, case.chosen))
+        ends = during_training(point)
+        over, focal = (agent.per_seed(metrics.over_one) for agent in (point, case.chosen))
         row: dict = {"agent": point.label, "seeds": len(point.seeds), "episodes": point.episodes}
         row |= {"firsts": int(some.sum()), "seconds": int(more.sum()), "share": more.sum() / some.sum()}
         row |= {"least": (more / some).min(), "most": (more / some).max()}
@@ -196,7 +204,7 @@ def after_a_first(case: blocks.Case, judged: Episodes, runs: list[tuple[Run, pd.
         row["over_t"], row["over_p"] = against(over, focal, point.label == case.chosen.label)
         row["training"], row["training_ci"], _ = compare.t_interval(ends)
         row |= {"training_least": ends.min(), "training_most": ends.max()}
-        own = while_training(case.chosen)
+        own = during_training(case.chosen)
         row["training_t"], row["training_p"] = against(ends, own, point.label == case.chosen.label)
         rows.append(row)
     frame = pd.DataFrame(rows)
@@ -207,16 +215,16 @@ def after_a_first(case: blocks.Case, judged: Episodes, runs: list[tuple[Run, pd.
         "Seconds / firsts": [f"{row.seconds} / {row.firsts}" for row in frame.itertuples()],
         "Share": [percent(value) for value in frame["share"]],
         "by seed": list(map(_span, frame["least"], frame["most"])),
-        "While training": [percent(*pair) for pair in zip(frame["training"], frame["training_ci"])],
+        "During training": [percent(*pair) for pair in zip(frame["training"], frame["training_ci"])],
         "its seeds": list(map(_span, frame["training_least"], frame["training_most"])),
         "its p": list(map(_p, frame["training_p"])),
     }
     note = (
-        "Firsts: judged episodes with a violation; seconds: those of them with another; their share is of all seeds "
-        "together. While training: further violations a first in the last tenth of training, mean over seeds; in the "
-        "long run no less than the share. ± is the 95 % t interval over seeds, p that of Welch's test against "
-        f"{case.chosen.label}, each for the number before it. Agents without “told” in their name are told the paper's "
-        "ν (ESR, SER+R_acc) or nothing (the others)."
+        "Firsts: evaluation episodes with a violation; seconds: those of them with another one; their share pools all "
+        "seeds. During training: further violations per first in the last tenth of training, mean over seeds; in "
+        "expectation no less than the share. ± is the 95 % t interval over seeds, p is from Welch's test against "
+        f"{case.chosen.label}, each for the number before it. Agents without “scaled obs” in their name have the "
+        "paper's ν (ESR, SER+R_acc) or no accrued observation (the others)."
     )
     methods = [point.method for point in points]
     name = f"second_violations_{case.view.dilemma}"
@@ -228,7 +236,7 @@ def rarer_from(view: View, runs: list[tuple[Run, pd.DataFrame]]) -> Table:
     counts = {seed.run: seed.counts for point in view.main for seed in point.seeds}
     rows = [
         _row(
-            run.method_settings.get("told", "paper"),
+            run.method_settings.get("accrued_obs", "paper"),
             run.seed,
             run.total_timesteps,
             own,
@@ -237,10 +245,10 @@ def rarer_from(view: View, runs: list[tuple[Run, pd.DataFrame]]) -> Table:
         for run, own in runs
         if (run.method, run.method_settings.get("budget")) == ("esr", 1) and run.id in counts
     ]
-    long = json.loads(LONG.with_suffix(".json").read_text())
-    own = sums(LONG.with_suffix(".metrics.jsonl").read_text().splitlines())
-    rows.append(_row("paper", long["run"]["seed"], long["run"]["steps"], own, long["judged"]["distribution"]))
-    frame = pd.DataFrame(sorted(rows, key=lambda row: (row["told"] != "paper", row["steps"], row["seed"])))
+    long = legacy.upgrade_agent(json.loads(LONG.with_suffix(".json").read_text()))
+    own, run = sums(LONG.with_suffix(".metrics.jsonl").read_text().splitlines()), long["run"]
+    rows.append(_row("paper", run["seed"], run["total_timesteps"], own, long["evaluation"]["distribution"]))
+    frame = pd.DataFrame(sorted(rows, key=lambda row: (row["accrued_obs"] != "paper", row["steps"], row["seed"])))
     rare = percent(RARE, digits=0)
     shown = {
         "Run": [f"{row.accrued_obs} ν, seed {row.seed}" for row in frame.itertuples()],
@@ -249,23 +257,23 @@ def rarer_from(view: View, runs: list[tuple[Run, pd.DataFrame]]) -> Table:
         "Further / firsts": [f"{row.further} / {row.firsts}" for row in frame.itertuples()],
         "Share": [percent(value) for value in frame["share"]],
         "P(≥1)": [percent(value) for value in frame["p_any"]],
-        "Judged: seconds / firsts": [f"{row.judged_seconds} / {row.judged_firsts}" for row in frame.itertuples()],
-        "P(≥1), judged": [percent(value) for value in frame["judged_p_any"]],
+        "Evaluation: seconds / firsts": [f"{row.eval_seconds} / {row.eval_firsts}" for row in frame.itertuples()],
+        "P(≥1), evaluation": [percent(value) for value in frame["eval_p_any"]],
     }
     note = (
-        "ESR (k=1). Further violations after a first are pooled over a tenth of the run; “from” is the end of a tenth "
-        f"since which they stay below {rare} of the firsts, a dash: not by the end. The next three columns "
-        "are of the last tenth of training, the last two of the judged episodes. With the loud ν every episode of "
-        "training is counted; with the paper's those of one update in sixteen or fewer, so that there a single further "
-        "violation can decide. The longest run is the agent that ships with the package."
+        "ESR (k=1). Further violations after a first are pooled over a tenth of the run; “from” is the end of the "
+        f"tenth from which on they stay below {rare} of the firsts; a dash: not by the end. The next three columns are "
+        "of the last tenth of training, the last two of the evaluation. With the scaled ν every training episode is "
+        "counted; with the paper's, those of one update in sixteen or fewer, so that a single further violation can "
+        "matter. The longest run is the bundled agent."
     )
     return Table("rarer_from_no_killing", "When does a second violation become rare?", note, shown, frame)
 
 
-def _row(told: str, seed: int, total: int, own: pd.DataFrame, judged: Sequence[int] | np.ndarray) -> dict:
+def _row(accrued_obs: str, seed: int, total: int, own: pd.DataFrame, evaluated: Sequence[int] | np.ndarray) -> dict:
     seen, firsts, further = window(own, total, total)
     return {
-        "told": told,
+        "accrued_obs": accrued_obs,
         "seed": seed,
         "steps": total,
         "rare_from": below_from(own, total),
@@ -274,15 +282,15 @@ def _row(told: str, seed: int, total: int, own: pd.DataFrame, judged: Sequence[i
         "further": further,
         "share": share(firsts, further),
         "p_any": firsts / seen,
-        "judged_episodes": int(sum(judged)),
-        "judged_firsts": int(sum(judged[1:])),
-        "judged_seconds": int(sum(judged[2:])),
-        "judged_p_any": sum(judged[1:]) / sum(judged),
+        "eval_episodes": int(sum(evaluated)),
+        "eval_firsts": int(sum(evaluated[1:])),
+        "eval_seconds": int(sum(evaluated[2:])),
+        "eval_p_any": sum(evaluated[1:]) / sum(evaluated),
     }
 
 
 def against(one: np.ndarray, other: np.ndarray, same: bool) -> tuple[float, float]:
-    """Welch's t and p; none against itself."""
+    """Welch's t and p; NaN for the agent itself."""
     if same:
         return float("nan"), float("nan")
     test = compare.welch(one, other)

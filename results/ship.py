@@ -17,7 +17,7 @@ import numpy as np
 
 from perepisode.agents import export, statistics
 from perepisode.evaluation import episodes
-from perepisode.evaluation.rollout import Agent, extra_inputs
+from perepisode.evaluation.rollout import Agent, accrued_obs_size
 from perepisode.runs import RunFolder
 from perepisode.training.train import weights
 from perepisode.zoo.registry import BUNDLED
@@ -34,13 +34,13 @@ def main(long_run: Path) -> None:
             found = {name: file[name].astype(np.float32) for name in file.files}
         drawn = weights(export.initial_params(run, ACCRUED_OBS))
         agent = Agent(run, found)
-        if extra_inputs(agent.objective) == 0:
+        if accrued_obs_size(agent.objective) == 0:
             told = max(name for name in found if name.startswith("embedding."))
             assert np.array_equal(found.pop(told), drawn.pop(told).astype(np.float16)), "it was told something"
         out = BUNDLED / run.dilemma / f"{NAMES[run.method]}.safetensors"
         told = json.loads((folder.path / "run.json").read_text())
-        file = export.write(out, told, statistics.of(table, run.id), agent, drawn, folder.metrics)
-        sizes = file.about["policy"]["rows"]
+        file = export.write(out, told, statistics.summarize(table, run.id), agent, drawn, folder.metrics)
+        sizes = file.metadata["policy"]["rows"]
         print(f"{file.path}: {file.path.stat().st_size / 1e6:.2f} MB, {sum(sizes.values())} inputs")
 
 

@@ -1,4 +1,4 @@
-"""A real browser, driven by as much of the WebDriver protocol as the tests of pages need."""
+"""A minimal WebDriver client for tests of pages in headless Chromium."""
 
 import json
 import shutil
@@ -14,49 +14,47 @@ DRIVER = shutil.which("chromedriver")
 
 
 class Browser:
-    """As much of the WebDriver protocol as these tests need."""
-
     def __init__(self, port: int, profile):
         self.address = f"http://127.0.0.1:{port}"
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
                      "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}",
                      "--hide-scrollbars", "--disable-dev-shm-usage"]  # fmt: skip
-        wanted = {
+        capabilities = {
             "goog:chromeOptions": {"binary": CHROMIUM, "args": arguments},
             "goog:loggingPrefs": {"browser": "ALL"},
         }
-        answer = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        answer = self._request("POST", "/session", {"capabilities": {"alwaysMatch": capabilities}})
         self.session = f"/session/{answer['sessionId']}"
 
     def open(self, path, width: int = 1280, dark: bool = False, medium: str = "screen") -> None:
-        """A page on a screen of that width, narrower than any window if need be."""
+        """Open a page on a screen of this width, which may be narrower than any window."""
         screen = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 600}
-        self._tell("Emulation.setDeviceMetricsOverride", **screen)
+        self._cdp("Emulation.setDeviceMetricsOverride", **screen)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._tell("Emulation.setEmulatedMedia", media=medium, features=[scheme])
-        self._ask("POST", f"{self.session}/url", {"url": path.as_uri()})
+        self._cdp("Emulation.setEmulatedMedia", media=medium, features=[scheme])
+        self._request("POST", f"{self.session}/url", {"url": path.as_uri()})
 
     def run(self, script: str):
-        return self._ask("POST", f"{self.session}/execute/sync", {"script": script, "args": []})
+        return self._request("POST", f"{self.session}/execute/sync", {"script": script, "args": []})
 
     def errors(self) -> list[str]:
-        entries = self._ask("POST", f"{self.session}/se/log", {"type": "browser"})
+        entries = self._request("POST", f"{self.session}/se/log", {"type": "browser"})
         return [entry["message"] for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
 
     def close(self) -> None:
-        self._ask("DELETE", self.session)
+        self._request("DELETE", self.session)
 
-    def _tell(self, command: str, **parameters) -> None:
-        """A command of Chromium's own protocol."""
-        self._ask("POST", f"{self.session}/goog/cdp/execute", {"cmd": command, "params": parameters})
+    def _cdp(self, command: str, **parameters) -> None:
+        """Send a command of the Chrome DevTools Protocol."""
+        self._request("POST", f"{self.session}/goog/cdp/execute", {"cmd": command, "params": parameters})
 
-    def _ask(self, verb: str, path: str, body: dict | None = None):
+    def _request(self, method: str, path: str, body: dict | None = None):
         content = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(
-            self.address + path, content, {"Content-Type": "application/json"}, method=verb
+            self.address + path, content, {"Content-Type": "application/json"}, method=method
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["value"]
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return json.load(response)["value"]
 
 
 def _free_port() -> int:

@@ -1,4 +1,4 @@
-"""Tests share one compilation cache, so that a program is compiled once however many processes ask for it."""
+"""Shared set-up: all test processes use one compilation cache, so that each program is compiled once."""
 
 import gc
 import os
@@ -9,29 +9,28 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.browser import browser  # noqa: F401  (a fixture of all tests)
+from tests.browser import browser  # noqa: F401  (a fixture for all tests)
 
-# no test is timed: the first example of one compiles, which takes as long as the machine is busy
+# no deadline: the first example of a test compiles, which takes long on a busy machine
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# several test processes share few cores: BLAS threads that spin for each other would only slow one another down
+# several test processes share few cores, where spinning BLAS threads would slow each other down
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"perepisode-tests-{os.getuid()}"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 
-MOST_MAPS = 20_000  # Linux allows a process 65,530 pieces of memory, and ends it at the next one
+MAX_MAPS = 20_000  # Linux kills a process with more than 65,530 memory maps
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_programs():
-    """JAX keeps every program that a process compiled, each in pieces of memory of its own.
+def limit_memory_maps():
+    """Clear JAX's caches before a process exceeds its memory maps.
 
-    A test process that has hundreds of them would be ended while it loads one more, so they are dropped now and then;
-    what is needed again comes from the cache on disk.
+    JAX keeps every compiled program, each in several maps.  Programs that are needed again come from the disk cache.
     """
     yield
     maps = Path("/proc/self/maps")
-    if "jax" in sys.modules and maps.exists() and len(maps.read_bytes().splitlines()) > MOST_MAPS:
+    if "jax" in sys.modules and maps.exists() and len(maps.read_bytes().splitlines()) > MAX_MAPS:
         sys.modules["jax"].clear_caches()
         gc.collect()

@@ -1,10 +1,10 @@
-"""Slow, obvious NumPy in float64: what the fast code is compared with."""
+"""Slow, plain NumPy in float64, the reference for the fast code."""
 
 import numpy as np
 
 
 def gae_by_loop(rewards, values, done, last_value, gamma, lam):
-    """Advantages [time, env], one at a time, from the definition."""
+    """Advantages [time, env], one at a time, by definition (generalised advantage estimation)."""
     steps, envs = rewards.shape
     advantages = np.zeros((steps, envs))
     for env in range(envs):
@@ -22,18 +22,18 @@ def sigmoid(x):
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def policy_by_loop(params, vectors, memory, starts):
-    """Logits [time, env, action] and values [time, env] of the agent, one step and one world at a time."""
-    steps, envs = starts.shape
+def policy_by_loop(params, vectors, hidden_state, is_first):
+    """Logits [time, env, action] and values [time, env] of the agent, one step and one environment at a time."""
+    steps, envs = is_first.shape
     logits, values = [], np.zeros((steps, envs))
-    hidden = np.array(memory, float)
+    hidden = np.array(hidden_state, float)
     for t in range(steps):
         row = []
         for env in range(envs):
             x = np.concatenate([vector[t, env] for vector in vectors])
             kernel = np.concatenate([np.asarray(k, float) for k in params.embedding])
             embedded = np.maximum(0.0, x @ kernel + np.asarray(params.embedding_bias, float))
-            h = np.zeros_like(hidden[env]) if starts[t, env] else hidden[env]
+            h = np.zeros_like(hidden[env]) if is_first[t, env] else hidden[env]
             hidden[env] = gru_cell(params, embedded, h)
             row.append(mlp(params.actor, hidden[env]))
             values[t, env] = mlp(params.critic, hidden[env])[0]
@@ -59,7 +59,7 @@ def mlp(layers, x):
     return x @ np.asarray(kernel, float) + np.asarray(bias, float)
 
 
-def ppo_loss(logits, values, batch, advantage, target, clip, value_weight, entropy_weight):
+def ppo_loss(logits, values, batch, advantage, target, clip_eps, vf_coef, ent_coef):
     """The scalar loss of one minibatch, entry by entry."""
     advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     policy, value, entropy = [], [], []
@@ -67,9 +67,9 @@ def ppo_loss(logits, values, batch, advantage, target, clip, value_weight, entro
         probabilities = np.exp(logits[index] - logits[index].max())
         probabilities /= probabilities.sum()
         ratio = probabilities[batch["action"][index]] / np.exp(batch["log_prob"][index])
-        limited = min(max(ratio, 1 - clip), 1 + clip)
-        policy.append(-min(ratio * advantage[index], limited * advantage[index]))
-        near = batch["value"][index] + min(max(values[index] - batch["value"][index], -clip), clip)
+        clipped = min(max(ratio, 1 - clip_eps), 1 + clip_eps)
+        policy.append(-min(ratio * advantage[index], clipped * advantage[index]))
+        near = batch["value"][index] + min(max(values[index] - batch["value"][index], -clip_eps), clip_eps)
         value.append(0.5 * max((values[index] - target[index]) ** 2, (near - target[index]) ** 2))
         entropy.append(-(probabilities * np.log(probabilities)).sum())
-    return np.mean(policy) + value_weight * np.mean(value) - entropy_weight * np.mean(entropy)
+    return np.mean(policy) + vf_coef * np.mean(value) - ent_coef * np.mean(entropy)

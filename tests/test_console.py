@@ -1,4 +1,4 @@
-"""Tables as a person sees them: on pseudo-terminals of several widths, and plain where nobody looks."""
+"""Tables on pseudo-terminals of several widths, and plain tables elsewhere."""
 
 import fcntl
 import io
@@ -24,12 +24,12 @@ COLUMNS = {
     "CVaR 10 %": ["2.01\u00a0±\u00a00.96", "0.46\u00a0±\u00a00.47", "1"],
     "Worst": ["5", "2", "1"],
 }
-FIRST = ["Return", "Violations", "CVaR 10 %", "Worst"]
-PROGRAM = f"from perepisode import console; console.table({COLUMNS!r}, {FIRST!r}); console.say('a sentence ' * 12)"
+PRIORITY = ["Return", "Violations", "CVaR 10 %", "Worst"]
+PROGRAM = f"from perepisode import console; console.table({COLUMNS!r}, {PRIORITY!r}); console.echo('a sentence ' * 12)"
 
 
 @pytest.mark.parametrize(
-    ("room", "kept"),
+    ("width", "kept"),
     [
         # names take 18 columns in two lines and 36 in one; Return 2 + 12, Violations and CVaR 2 + 11, Worst 2 + 5
         (31, ["Agent"]),
@@ -41,12 +41,12 @@ PROGRAM = f"from perepisode import console; console.table({COLUMNS!r}, {FIRST!r}
         (91, list(COLUMNS)),  # Length 2 + 6, beside names in one line
     ],
 )
-def test_columns_are_left_out_from_the_least_important_on(room, kept):
-    assert console.fitting(COLUMNS, FIRST, room) == kept
+def test_a_narrow_table_drops_the_least_important_columns(width, kept):
+    assert console.fitting(COLUMNS, PRIORITY, width) == kept
 
 
 def on_a_terminal(columns: int, **environment: str) -> list[str]:
-    """The lines that a terminal of that width gets, escape sequences taken out."""
+    """The lines that a terminal of this width receives, without escape sequences."""
     here, there = pty.openpty()
     fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     known = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
@@ -65,7 +65,7 @@ def on_a_terminal(columns: int, **environment: str) -> list[str]:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # how Linux says that the other side has closed
+    except OSError:  # Linux reports the closed other side this way
         return b""
 
 
@@ -80,22 +80,22 @@ def _read(terminal: int) -> bytes:
         (12, {}, "Agent"),
     ],
 )
-def test_a_terminal_gets_what_fits_and_no_number_is_broken(columns, environment, headings):
+def test_a_terminal_gets_the_columns_that_fit_and_no_number_is_broken(columns, environment, headings):
     lines = on_a_terminal(columns, **environment)
     assert " ".join(lines[0].split()) == headings
     assert max(map(len, lines)) <= columns
-    said = "\n".join(lines)
-    assert "\x1b" not in said  # a table's own words steer nothing
+    shown = "\n".join(lines)
+    assert "\x1b" not in shown  # the cells cannot control the terminal
     if "Violations" in headings:
-        assert [said.count(cell) for cell in COLUMNS["Violations"]] == [1, 1, 0]
-        assert r"\x1b[2J" in said
-        assert "[bold]安全[/bold]" in said
-    assert " ".join(said.split()).endswith(("a sentence " * 12).strip())
+        assert [shown.count(cell) for cell in COLUMNS["Violations"]] == [1, 1, 0]
+        assert r"\x1b[2J" in shown
+        assert "[bold]安全[/bold]" in shown
+    assert " ".join(shown.split()).endswith(("a sentence " * 12).strip())
 
 
 def test_a_pipe_gets_every_column_and_each_row_on_a_line(capsys):
-    console.table(COLUMNS, FIRST)
-    console.say("a sentence " * 12, "bold")
+    console.table(COLUMNS, PRIORITY)
+    console.echo("a sentence " * 12, "bold")
     header, first, *_, sentence = capsys.readouterr().out.splitlines()
     assert re.split(r"  +", header) == list(COLUMNS)
     assert re.split(r"  +", first) == [cells[0] for cells in COLUMNS.values()]
@@ -111,8 +111,8 @@ def test_ascii_is_enough(monkeypatch):
 
 
 def test_a_program_without_output_prints_nowhere(monkeypatch):
-    """As when it was started with its standard output closed."""
+    """Started with standard output closed."""
     monkeypatch.setattr(sys, "stdout", None)
     console.write_anything()
-    console.table(COLUMNS, FIRST)
-    console.say("a sentence")
+    console.table(COLUMNS, PRIORITY)
+    console.echo("a sentence")

@@ -1,7 +1,7 @@
-"""The house's floors: a module imports what lies below it, or beside it in its own room, and nothing above.
+"""The layers of the package: a module imports from lower layers or from its own package, never from a higher layer.
 
-Imports inside functions count too: they are there to keep JAX away from commands that do not need it, never to hide a
-circle.  Imports for type checkers alone do not count.
+Imports inside functions count too: they keep JAX away from commands that do not need it and must not hide a cycle.
+Imports for type checking do not count.
 """
 
 import ast
@@ -13,7 +13,7 @@ import pytest
 import perepisode
 
 ROOT = Path(perepisode.__file__).parent
-FLOORS = (
+LAYERS = (
     ("settings", "metrics", "compilation", "legacy", "__init__"),
     ("lazy",),
     ("config", "pytree", "safe_io"),
@@ -35,59 +35,61 @@ FLOORS = (
     ("api",),
     ("__main__",),
 )
-FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
 
 
-def room(module: str) -> str:
-    """Of `perepisode.report.page`: report; of the package itself: __init__."""
+def package(module: str) -> str:
+    """`perepisode.report.page` → report; the package itself → __init__."""
     return module.split(".")[1] if "." in module else "__init__"
 
 
 def imported(path: Path) -> Iterator[str]:
-    """What a module imports of the package, by full name, in functions too."""
-    for node in _but_for_types(ast.parse((ROOT / path).read_text())):
-        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: write imports in full"
-        yield from named(node)
+    """The package's modules that this module imports, by full name, including imports in functions."""
+    for node in _without_type_checking(ast.parse((ROOT / path).read_text())):
+        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: use absolute imports"
+        yield from modules_of(node)
 
 
-def named(node: ast.AST) -> Iterator[str]:
-    """The modules of the package that an import names."""
+def modules_of(node: ast.AST) -> Iterator[str]:
+    """The package's modules that an import statement names."""
     if isinstance(node, ast.Import):
-        yield from (one.name for one in node.names if one.name.split(".")[0] == "perepisode")
+        yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "perepisode")
     if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "perepisode":
-        for one in node.names:
-            below = ROOT / Path(*node.module.split(".")[1:]) / one.name
-            own = below.is_dir() or below.with_suffix(".py").exists()
-            yield f"{node.module}.{one.name}" if own else node.module
+        for alias in node.names:
+            path = ROOT / Path(*node.module.split(".")[1:]) / alias.name
+            is_module = path.is_dir() or path.with_suffix(".py").exists()
+            yield f"{node.module}.{alias.name}" if is_module else node.module
 
 
-def _but_for_types(node: ast.AST) -> Iterator[ast.AST]:
+def _without_type_checking(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
         return
     yield node
     for child in ast.iter_child_nodes(node):
-        yield from _but_for_types(child)
+        yield from _without_type_checking(child)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
-def test_nothing_imports_from_above(path):
+def test_no_module_imports_from_a_higher_layer(path):
     own = path.parts[0].removesuffix(".py")
-    assert own in FLOOR, f"{own} has no floor yet: give it one"
+    assert own in LAYER, f"{own} has no layer; add it to LAYERS"
     for name in imported(path):
-        assert room(name) == own or FLOOR[room(name)] < FLOOR[own], f"{path} imports {name}, which lies above it"
+        assert package(name) == own or LAYER[package(name)] < LAYER[own], f"{path} imports {name} from a higher layer"
 
 
-def test_within_a_room_there_is_no_circle():
-    """Depth first through what each module imports when it is itself imported."""
-    edges = {_name(path): {name for name in _at_import(path) if room(name) == room(_name(path))} for path in MODULES}
+def test_no_package_has_an_import_cycle():
+    """Depth-first search over the imports at module level."""
+    edges = {
+        _name(path): {name for name in _at_import(path) if package(name) == package(_name(path))} for path in MODULES
+    }
     done: set[str] = set()
 
-    def visit(name: str, above: tuple[str, ...]) -> None:
-        assert name not in above, " → ".join((*above[above.index(name) :], name))
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " → ".join((*path[path.index(name) :], name))
         if name not in done:
             for other in sorted(edges.get(name, ())):
-                visit(other, (*above, name))
+                visit(other, (*path, name))
             done.add(name)
 
     for name in edges:
@@ -96,7 +98,7 @@ def test_within_a_room_there_is_no_circle():
 
 def _at_import(path: Path) -> Iterator[str]:
     for node in ast.parse((ROOT / path).read_text()).body:
-        yield from named(node)
+        yield from modules_of(node)
 
 
 def _name(path: Path) -> str:

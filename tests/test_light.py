@@ -1,4 +1,4 @@
-"""Without the `train` extra: judging tables, listing and planning work, and the rest says in one line what it needs."""
+"""Without the `train` extra, reports, listing and planning work; other commands print in one line what they need."""
 
 import json
 import os
@@ -21,12 +21,12 @@ MISSING = ("jax", "jaxlib", "optax", "craftax", "orbax", "safetensors", "flax", 
 AS_IF_NOT_INSTALLED = f"""
 import sys
 
-class Nothing:
+class Blocker:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {MISSING}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
-sys.meta_path.insert(0, Nothing())
+sys.meta_path.insert(0, Blocker())
 """
 EACH = """
 import contextlib, io, json, sys
@@ -70,7 +70,7 @@ NEEDS = {
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
-    """Exit code, stdout and stderr of every command, in one process to which the libraries for training are missing."""
+    """Exit code, stdout and stderr of every command, in one process without the libraries for training."""
     home = tmp_path_factory.mktemp("light")
     (home / "missing").mkdir()
     (home / "missing" / "sitecustomize.py").write_text(AS_IF_NOT_INSTALLED)
@@ -78,57 +78,58 @@ def answers(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
     (home / "table.csv").write_text("\n".join(["method,seed,return,violations", *rows]))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (home / "missing", SOURCE)))}
     commands = [*WORKS, *NEEDS]
-    told = json.dumps([line.split() for line in commands])
-    command = [sys.executable, "-c", EACH, told]
+    command = [sys.executable, "-c", EACH, json.dumps([line.split() for line in commands])]
     done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return dict(zip(commands, map(tuple, json.loads(done.stdout.splitlines()[-1]))), strict=True)
 
 
 @pytest.mark.parametrize("line", WORKS)
-def test_judging_and_planning_work_without_them(answers, line):
+def test_reports_and_planning_work_without_them(answers, line):
     code, out, err = answers[line]
     assert (code, err) == (0, "")
     assert WORKS[line] in out
 
 
 @pytest.mark.parametrize("line", NEEDS)
-def test_what_needs_them_says_so_in_one_line(answers, line):
+def test_other_commands_print_what_they_need(answers, line):
     code, out, err = answers[line]
     assert (code, out) == (2, "")
     assert err == (
         f"perepisode: perepisode {NEEDS[line]} needs jax, optax, craftax, orbax and safetensors; "
-        "install what is missing, in the clone: pip install -c requirements.lock '.[train]'\n"
+        "run this in the clone: pip install -c requirements.lock '.[train]'\n"
     )
 
 
-def test_wherever_one_is_missed_it_is_said(capsys):
-    """A world of one's own that is traced, say, while it is planned."""
+def test_a_missing_library_is_reported_wherever_it_is_imported(capsys):
+    """For example in a plugin environment that is traced while a study is planned."""
 
     def traced():
         raise ModuleNotFoundError("No module named 'jax.numpy'", name="jax.numpy")
 
     assert cli.run(traced) == 2
-    said = "this needs jax; install what is missing, in the clone: pip install -c requirements.lock '.[train]'"
-    assert capsys.readouterr().err == f"perepisode: {said}\n"
-    with pytest.raises(ModuleNotFoundError):  # any other is a bug
+    message = "this needs jax; run this in the clone: pip install -c requirements.lock '.[train]'"
+    assert capsys.readouterr().err == f"perepisode: {message}\n"
+    with pytest.raises(ModuleNotFoundError):  # any other missing module is a bug
         cli.run(lambda: (_ for _ in ()).throw(ModuleNotFoundError("No module named 'x'", name="x")))
 
 
-def named(requirements: list[str]) -> set[str]:
-    return {re.split(r"[\[<>=!~ ]", one)[0] for one in requirements}
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=!~ ]", requirement)[0] for requirement in requirements}
 
 
-def test_the_extra_is_what_a_refusal_speaks_of():
-    train = named(PROJECT["optional-dependencies"]["train"])
+def test_the_message_lists_the_libraries_of_the_extra():
+    train = names(PROJECT["optional-dependencies"]["train"])
     assert {name.removesuffix("-checkpoint") for name in train} == {*lazy.TRAINING, "pillow"}
-    assert not train & named(PROJECT["dependencies"])
+    assert not train & names(PROJECT["dependencies"])
     assert all("perepisode[train]" in PROJECT["optional-dependencies"][name] for name in ("cuda", "dev"))
 
 
-def test_the_lock_pins_everything_that_is_asked_for():
-    """But for the doors to libraries that bring torch, which no test of ours needs."""
-    locked = {line.split("==")[0].lower() for line in (SOURCE.parent / "requirements.lock").read_text().splitlines()}
-    extras = [asked for name, asked in PROJECT["optional-dependencies"].items() if name not in ("sb3", "morl", "trainers")]
-    asked = named(PROJECT["dependencies"]).union(*map(named, extras))
-    assert asked - {"perepisode"} <= locked
+def test_the_lock_pins_every_requirement():
+    """Except those of the adapters to libraries that depend on torch, which our tests do not need."""
+    locks = [SOURCE.parent / name for name in ("requirements.lock", "requirements-docs.lock")]
+    locked = {line.split("==")[0].lower() for lock in locks for line in lock.read_text().splitlines()}
+    torch = ("sb3", "morl", "trainers")
+    extras = [extra for name, extra in PROJECT["optional-dependencies"].items() if name not in torch]
+    required = names(PROJECT["dependencies"]).union(*map(names, extras))
+    assert required - {"perepisode"} <= locked

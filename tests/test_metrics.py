@@ -1,4 +1,4 @@
-"""Metrics against hand values and a brute-force sort."""
+"""Metrics against values by hand and brute force."""
 
 import math
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from perepisode import metrics
 
 
-def test_cvar_is_the_mean_of_the_worst_tenth_by_hand():
+def test_cvar_is_the_mean_over_the_worst_episodes_by_hand():
     assert metrics.cvar([0] * 18 + [1, 3]) == 2.0
     assert metrics.cvar([5]) == 5.0
     assert metrics.cvar([0, 1, 2, 3], alpha=0.5) == 2.5
@@ -32,7 +32,7 @@ def test_tail_size_does_not_round_floating_point_dust_up():
 
 @pytest.mark.parametrize("total", range(41))
 def test_no_whole_counts_of_that_mean_have_a_smaller_cvar(total):
-    """Against search: the worst two of 20 episodes, the rest at most as bad, for every total of violations."""
+    """Against a search over the worst two of 20 episodes, with the others at most as bad, for every total."""
     least = min(
         (first + second) / 2
         for first in range(total + 1)
@@ -44,7 +44,7 @@ def test_no_whole_counts_of_that_mean_have_a_smaller_cvar(total):
 
 @pytest.mark.parametrize("weight", [0.0, 0.2, 0.5, 1.0])
 def test_the_cvar_of_a_mixture_is_that_of_its_episodes(weight):
-    """Against the episodes themselves, each agent's repeated until the shares are right."""
+    """Against pooled episodes, repeated so that their shares match the weight."""
     generator = np.random.default_rng(3)
     low, high = generator.poisson(0.3, 200), generator.poisson(2.0, 100)
     pool = np.concatenate([np.repeat(low, round(10 * (1 - weight))), np.repeat(high, round(20 * weight))])
@@ -55,7 +55,7 @@ def test_the_cvar_of_a_mixture_is_that_of_its_episodes(weight):
 
 
 @pytest.mark.parametrize("mean", [0.0, 0.04, 0.1054, 0.55, 1.0, 2.5, 8.0])
-def test_independent_violations_equal_a_poisson_law_summed_out(mean):
+def test_independent_violations_equal_a_summed_poisson_distribution(mean):
     counts = np.arange(80)
     shares = np.exp(-mean) * np.array([mean**count / math.factorial(count) for count in counts])
     left, total = 0.1, 0.0
@@ -92,7 +92,7 @@ def test_bad_input_is_refused():
 
 @pytest.mark.processes
 def test_metrics_need_nothing_else_of_the_package():
-    """Training, judging and reporting all import them."""
+    """Training, evaluation and reports all import them."""
     code = "import sys, perepisode.metrics; print([name for name in sys.modules if name.startswith('perepisode.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['perepisode.metrics']"
@@ -100,5 +100,5 @@ def test_metrics_need_nothing_else_of_the_package():
 
 @pytest.mark.parametrize("mean", [1e6, 0.9e9, 1.1e9, 1e25])
 def test_many_independent_violations_have_a_normal_tail(mean):
-    """Mean + √mean φ(z) / α of the standard normal law, whose φ(z) / α at a tenth is 1.75498."""
+    """Mean + √mean φ(z) / α of the normal distribution, where φ(z) / α is 1.75498 for α = 0.1."""
     assert metrics.independent_cvar(mean) == pytest.approx(mean + 1.75498 * np.sqrt(mean), rel=1e-9 + 1 / mean)

@@ -1,7 +1,9 @@
 """`import perepisode`, and docs/how-to/python.md from top to bottom."""
 
+import dataclasses
 import hashlib
 import importlib
+import inspect
 import linecache
 import re
 import subprocess
@@ -13,12 +15,12 @@ import pytest
 
 import perepisode
 from perepisode import plugins
-from perepisode.cli import Train
+from perepisode.cli import Evaluate, Train, TrainOptions, Watch
 from perepisode.config import ConfigError
 from perepisode.environments import ENVIRONMENTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "python.md"
-OFFERED = {
+EXPORTED = {
     "make", "register_env", "register_method", "Environment", "Objective", "Outcome", "EndCause", "train", "evaluate",
     "report", "watch", "agents", "metrics",
 }  # fmt: skip
@@ -27,7 +29,7 @@ SMALL = ("num_envs=16", "num_steps=20", "num_minibatches=2", "hidden_size=8", "p
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):
-    """The page's code, as one file that is imported in a folder of its own."""
+    """The code of the page as one module, imported in an empty folder."""
     home = tmp_path_factory.mktemp("python")
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (home / "story.py").write_text("\n\n".join(blocks))
@@ -40,11 +42,32 @@ def story(tmp_path_factory):
     sys.modules.pop("story", None)
 
 
+@pytest.mark.parametrize(
+    ("function", "command", "only_on_the_command_line"),
+    [
+        (perepisode.train, TrainOptions, {"set"}),
+        (perepisode.evaluate, Evaluate, set()),
+        (perepisode.watch, Watch, set()),
+    ],
+)
+def test_functions_have_the_options_of_their_commands_with_the_same_defaults(
+    function, command, only_on_the_command_line
+):
+    """The functions repeat the options so that editors show them."""
+    given = inspect.signature(function).parameters
+    options = {option.name: option for option in dataclasses.fields(command)}
+    assert set(options) - only_on_the_command_line == set(given) - {"quiet", "settings"}
+    for name, option in options.items():
+        if name not in only_on_the_command_line and option.default is not dataclasses.MISSING:
+            default = given[name].default
+            assert default in (option.default, str(option.default)) or (default,) == option.default, name
+
+
 @pytest.mark.processes
-def test_the_import_brings_nothing_and_asking_for_all_starts_no_jax():
+def test_the_import_is_lazy_and_no_name_needs_jax():
     program = (
         "import sys, perepisode\n"
-        "assert not {'jax', 'numpy', 'perepisode.environments'} & set(sys.modules), 'the import brings more'\n"
+        "assert not {'jax', 'numpy', 'perepisode.environments'} & set(sys.modules), 'the import loads more'\n"
         "assert set(perepisode.__all__) <= set(dir(perepisode))\n"
         "from perepisode import *\n"
         "assert callable(train) and callable(report) and not {'jax', 'pandas', 'matplotlib'} & set(sys.modules)\n"
@@ -53,32 +76,32 @@ def test_the_import_brings_nothing_and_asking_for_all_starts_no_jax():
     assert shown.returncode == 0, shown.stderr
 
 
-def test_what_is_offered_is_what_it_is_called():
-    assert set(perepisode.__all__) == OFFERED
+def test_the_package_exports_these_names():
+    assert set(perepisode.__all__) == EXPORTED
     assert perepisode.Environment is ENVIRONMENTS["temptation"].__mro__[1]
-    assert perepisode.report is sys.modules["perepisode.report"]  # whatever was imported first
-    with pytest.raises(AttributeError, match="has no attribute 'trian'; it offers EndCause, "):
+    assert perepisode.report is sys.modules["perepisode.report"]  # in any order of imports
+    with pytest.raises(AttributeError, match="has no attribute 'trian'; it has EndCause, "):
         _ = perepisode.trian
 
 
-def test_the_temptation_is_played(story):
+def test_an_environment_is_stepped(story):
     assert story.end_cause is perepisode.EndCause.TIMEOUT
     assert story.env.horizon == 10
 
 
 def test_training_from_python_trains_the_runs_of_the_command(story):
-    asked = Train(env="orchard", method=("ser",), set=SMALL, total_timesteps=3200, seeds=(1, 2))
-    assert sorted(path.name.rsplit(".", 1)[1] for path in story.runs) == sorted(run.id for run in asked.runs()[0])
+    command = Train(env="orchard", method=("ser",), set=SMALL, total_timesteps=3200, seeds=(1, 2))
+    assert sorted(path.name.rsplit(".", 1)[1] for path in story.runs) == sorted(run.id for run in command.runs()[0])
     assert all((path / "done").exists() for path in story.runs)
 
 
-def test_its_table_counts_what_the_orchard_pays(story):
+def test_the_table_counts_violations_in_the_orchard(story):
     assert story.table == Path("out/episodes.parquet")
     assert set(story.episodes["length"]) == {5}
     assert (story.episodes["return"] == 5 + 0.5 * story.episodes["violations"]).all()
     assert story.episodes["in_first"].all()
     for arm in ("w=0.02", "w=0.1"):
-        worst, many = [], []  # of each seed; the agent's is their mean
+        worst, many = [], []  # per seed; the numbers of the agent are the means
         for seed in (1, 2):
             own = story.episodes[(story.episodes["arm"] == arm) & (story.episodes["seed"] == seed)]
             counts = np.sort(own["violations"])[::-1]
@@ -88,37 +111,37 @@ def test_its_table_counts_what_the_orchard_pays(story):
         assert story.p_over_1["ser", arm] == pytest.approx(np.mean(many))
 
 
-def test_its_pages_are_written(story):
+def test_the_pages_are_written(story):
     assert (story.page, story.replay) == (Path("report/index.html"), Path("watch/index.html"))
     assert "SER (w=0.02)" in story.page.read_text()
     assert story.replay.read_text().count("reproduced exactly") >= 2
 
 
-def test_its_agent_acts_until_the_end(story):
+def test_the_agent_acts_until_the_end(story):
     assert story.steps == 5
 
 
-def test_what_the_command_refuses_is_refused_by_the_same_sentence(story):
+def test_errors_have_the_message_of_the_command_line(story):
     assert story.message == "budget=-1 is out of range; budget must be a number, at least 0"
-    refusals = [
+    errors = [
         (lambda: perepisode.train("temptation", "ser", weight=1, seeds=-1), "seeds=-1 is out of range"),
-        (lambda: perepisode.train("temptation", "ser", weight="much"), "weight='much' is no number"),
+        (lambda: perepisode.train("temptation", "ser", weight="much"), "weight='much' is not a number"),
         (lambda: perepisode.train("temptation", "ser", wieght=1), "no setting is called 'wieght' here"),
         (lambda: perepisode.train("tempation", "ser", weight=1), "env 'tempation' is unknown; choose from"),
-        (lambda: perepisode.train(perepisode.Environment), "Environment is no declared env; it needs its decorator"),
+        (lambda: perepisode.train(perepisode.Environment), "Environment is not a registered env; add its decorator"),
         (lambda: perepisode.make("temptation", horzion=1), "temptation has no setting 'horzion'; it has horizon"),
         (lambda: perepisode.evaluate([]), "no run given"),
         (lambda: perepisode.evaluate("out", num_envs=0), "num_envs=0 is out of range"),
         (lambda: perepisode.watch("out/episodes.parquet", worst=-1), "worst=-1 is out of range"),
         (lambda: perepisode.report("nowhere.csv"), "nowhere.csv"),
     ]
-    for call, said in refusals:
-        with pytest.raises(ValueError, match=re.escape(said)):
+    for call, message in errors:
+        with pytest.raises(ValueError, match=re.escape(message)):
             call()
 
 
-def test_numbers_of_numpy_are_numbers(story):
-    with pytest.raises(ConfigError, match="steps=320 is less than one rollout of 64 worlds"):
+def test_numpy_numbers_are_accepted(story):
+    with pytest.raises(ConfigError, match="total_timesteps=320 is less than one rollout of 64 environments"):
         perepisode.train("temptation", "ser", weight=np.float64(0.5), seeds=np.arange(2), total_timesteps=np.int64(320))
 
 
@@ -128,20 +151,20 @@ class Cell(perepisode.Environment):
 """
 
 
-def made_of(file: str) -> dict[str, str]:
-    """What a class is made of that was typed in `file`, which is none on disk."""
+def sources_of(file: str) -> dict[str, str]:
+    """The sources of a class typed into `file`, which is not on disk."""
     space = {"perepisode": perepisode, "__name__": "typed"}
     exec(compile(CELL, file, "exec"), space)
-    plugins.note(space["Cell"])
+    plugins.record_sources(space["Cell"])
     return plugins.sources(space["Cell"])
 
 
-def test_the_lines_of_a_notebook_are_a_source_and_what_nobody_kept_is_none(monkeypatch):
-    kept = (len(CELL), None, CELL.splitlines(keepends=True), "<cell 1>")  # as IPython does
-    monkeypatch.setitem(linecache.cache, "<cell 1>", kept)
-    assert made_of("<cell 1>") == {"typed": "sha256:" + hashlib.sha256(CELL.encode()).hexdigest()[:12]}
-    lost = made_of("<string>")
+def test_notebook_cells_are_sources_and_lost_code_is_refused(monkeypatch):
+    cached = (len(CELL), None, CELL.splitlines(keepends=True), "<cell 1>")  # as IPython does
+    monkeypatch.setitem(linecache.cache, "<cell 1>", cached)
+    assert sources_of("<cell 1>") == {"typed": "sha256:" + hashlib.sha256(CELL.encode()).hexdigest()[:12]}
+    lost = sources_of("<string>")
     assert lost == {"typed": ""}
     monkeypatch.setattr(plugins, "sources", lambda *classes: lost)
-    with pytest.raises(ConfigError, match="declared in typed, whose source cannot be read; put it into a file"):
+    with pytest.raises(ConfigError, match="defined in typed, whose source cannot be read; move it into a file"):
         Train(env="temptation", method=("ser:weight=1",)).runs()

@@ -1,4 +1,4 @@
-"""The supported Pythons are said in several places, CI finds interpreters for them, tests that share are together."""
+"""The places that state the supported Pythons agree, CI finds their interpreters, and test groups share a process."""
 
 import os
 import re
@@ -15,14 +15,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SUPPORTED = [f"3.{minor}" for minor in range(100) if f"3.{minor}.1" in SpecifierSet(PROJECT["requires-python"])]
 
 
-def test_classifiers_and_readme_name_the_pythons_that_may_install():
+def test_classifiers_and_readme_name_the_supported_pythons():
     assert PROJECT["classifiers"] == [f"Programming Language :: Python :: {version}" for version in SUPPORTED]
-    said = re.search(r"With Python (.*?), in a clone", (ROOT / "README.md").read_text())
-    assert said
-    assert re.findall(r"[\d.]+\d", said[1]) == SUPPORTED
+    stated = re.search(r"With Python (.*?), in a clone", (ROOT / "README.md").read_text())
+    assert stated
+    assert re.findall(r"[\d.]+\d", stated[1]) == SUPPORTED
 
 
-def test_ci_looks_for_every_other_one_and_passes_over_those_that_do_not_run(tmp_path):
+def test_ci_finds_every_other_python_that_runs(tmp_path):
     for folder, ending in (("broken", 127), ("sound", 0)):
         (tmp_path / folder).mkdir()
         for version in SUPPORTED[:-1]:
@@ -39,8 +39,8 @@ def test_ci_looks_for_every_other_one_and_passes_over_those_that_do_not_run(tmp_
 
 
 @pytest.mark.xdist_group("together")
-def test_tests_of_a_group_are_done_by_one_process(request):
-    """pytest-xdist 3.8 names groups in a way that pytest 9.2 passes over: what a group shares would be made twice."""
+def test_one_process_runs_all_tests_of_a_group(request):
+    """pytest 9.2 ignores the group names of pytest-xdist 3.8, so shared fixtures would be set up twice."""
     if not hasattr(request.config, "workerinput"):
-        pytest.skip("one process does all")
+        pytest.skip("there is only one process")
     assert request.node.nodeid.endswith("@together")

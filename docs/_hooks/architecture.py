@@ -1,6 +1,6 @@
 """The picture of the architecture and the table of packages, from the code and from tests/test_layers.py.
 
-A package that the picture names and that does not exist, or one that it forgets, fails the build.
+The build fails if the picture names a package that does not exist, or omits one that does.
 """
 
 import ast
@@ -18,15 +18,15 @@ LAYERS = Path(__file__).parents[2] / "tests" / "test_layers.py"
 
 
 class Stage(NamedTuple):
-    """A station of the road, the package that it is, and what leaves it."""
+    """One stage of the data path: its package, what it does, and what it hands to the next stage."""
 
     package: str
     does: str
-    leaves: str = ""
-    beside: tuple[tuple[str, str], ...] = ()  # packages that join or leave the road here
+    output: str = ""
+    related: tuple[tuple[str, str], ...] = ()  # further packages that take part in this stage
 
 
-ROAD = (
+STAGES = (
     Stage(
         "environments",
         "An environment steps and its detectors count violations. It is a set of pure functions of one episode.",
@@ -53,7 +53,8 @@ ROAD = (
         "Detector-only rollouts: the agent acts without its training reward, and every violation is counted.",
         "the episodes table: one row per episode, with the keys that replay it",
         (
-            ("agents", "Exports a finished run as one file with a model card; bundled agents."),
+            ("zoo", "Reads trained agents: run folders, agent files, bundled agents."),
+            ("agents", "Exports a finished run as one file with a model card."),
             ("replay", "Replays single episodes from their keys, as pictures."),
         ),
     ),
@@ -65,48 +66,41 @@ ROAD = (
     Stage(
         "report",
         "Comparisons at matched return with intervals over seeds, then figures, tables and one HTML page.",
-        "the report",
+        related=(("paper_comparison", "Compares the results with the numbers that the paper prints."),),
     ),
 )  # fmt: skip
-# Of packages that say nothing of themselves in their __init__
-PURPOSE = {
-    "training": "PPO with a recurrent network, for a population of runs in one program.",
-    "evaluation": "Rollouts of trained agents, the episodes table, and comparisons.",
-    "study": "The matrix of runs: plan, run, resume, submit.",
-}
 
 
 def picture() -> str:
-    """The road that data takes, as HTML that a telephone shows too."""
-    named = [name for stage in ROAD for name in (stage.package, *(one for one, _ in stage.beside))]
-    present = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} | {"metrics", "runs"}
-    if wrong := [name for name in named if name not in present]:
-        raise PluginError(f"architecture.py draws {', '.join(wrong)}, which the package does not have")
+    """The path of the data, as HTML that fits a narrow screen too."""
+    drawn = {name for stage in STAGES for name in (stage.package, *(name for name, _ in stage.related))}
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    modules = {path.stem for path in PACKAGE.glob("*.py")}
+    if unknown := drawn - packages - modules:
+        raise PluginError(f"architecture.py draws {', '.join(sorted(unknown))}, which perepisode does not have")
+    if missing := packages - drawn:
+        raise PluginError(f"architecture.py omits {', '.join(sorted(missing))}; add each to a stage in STAGES")
     parts = []
-    for number, stage in enumerate(ROAD):
-        aside = "".join(f"<li>{_code(name)} {html.escape(text, quote=False)}</li>" for name, text in stage.beside)
+    for stage in STAGES:
+        related = "".join(f"<li>{_code(name)} {html.escape(text, quote=False)}</li>" for name, text in stage.related)
         parts.append(
             f'<div class="stage"><div class="stage__box"><p>{_code(stage.package)} {stage.does}</p></div>'
-            + (f'<ul class="stage__beside">{aside}</ul>' if aside else "")
+            + (f'<ul class="stage__related">{related}</ul>' if related else "")
             + "</div>"
         )
-        last = number == len(ROAD) - 1
-        parts.append("" if last else f'<p class="stage__leaves">{stage.leaves}</p>')
-    return '<div class="road" role="group" aria-label="The road that data takes">' + "".join(parts) + "</div>"
+        if stage.output:
+            parts.append(f'<p class="stage__output">{stage.output}</p>')
+    return '<div class="stages" role="group" aria-label="The path of the data">' + "".join(parts) + "</div>"
 
 
 def layers() -> str:
-    """Every package and module of the top level, in the order in which they may import one another."""
+    """Every top-level package and module, in the order in which they may import one another."""
     order = _order()
-    level = {name: number for number, names in enumerate(order) for name in names}
-    lines = ["| | package or module | what it holds | imports |", "|---:|---|---|---|"]
-    for number, names in enumerate(order):
-        for name in sorted(name for name in names if not name.startswith("__")):
-            imports = sorted(
-                (one for one in _imports(name) if one in level and one != name), key=lambda one: (level[one], one)
-            )
-            used = ", ".join(f"`{one}`" for one in imports if not one.startswith("__"))
-            lines.append(f"| {number + 1} | `{name}` | {_purpose(name)} | {used} |")
+    level = {name: number for number, names in enumerate(order) for name in names if not name.startswith("__")}
+    lines = ["| | package or module | contents | imports |", "|---:|---|---|---|"]
+    for name in sorted(level, key=lambda name: (level[name], name)):
+        imports = sorted(_imports(name) & level.keys() - {name}, key=lambda name: (level[name], name))
+        lines.append(f"| {level[name] + 1} | `{name}` | {_purpose(name)} | {', '.join(map(_quoted, imports))} |")
     return "\n".join(lines)
 
 
@@ -124,24 +118,30 @@ def _order() -> tuple[tuple[str, ...], ...]:
 
 
 def _imports(name: str) -> set[str]:
-    """The top-level packages that a package or module imports, in functions too."""
+    """The top-level packages that a package or module imports, inside functions too."""
     path = PACKAGE / name
     files = path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]
-    found = set()
+    imported = set()
     for file in files:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "perepisode":
                 inner = (node.module or "").split(".")[1:]
-                found |= {inner[0]} if inner else {alias.name for alias in node.names}
+                imported |= {inner[0]} if inner else {alias.name for alias in node.names}
             if isinstance(node, ast.Import):
-                found |= {one.name.split(".")[1] for one in node.names if one.name.startswith("perepisode.")}
-    return found
+                imported |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("perepisode.")}
+    return imported
 
 
 def _purpose(name: str) -> str:
     path = PACKAGE / name / "__init__.py" if (PACKAGE / name).is_dir() else PACKAGE / f"{name}.py"
-    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or PURPOSE.get(name, "")
-    return cell(said.split("\n\n")[0])
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    if not text:
+        raise PluginError(f"{path} has no docstring; the table of packages prints its first paragraph")
+    return cell(text.split("\n\n")[0])
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"
 
 
 def _code(name: str) -> str:

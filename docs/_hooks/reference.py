@@ -1,6 +1,6 @@
-"""The reference as the code states it: commands and their options, settings, the Python API, what modules say.
+"""The reference, generated from the code: commands and options, settings, the Python API, module docstrings.
 
-Each generator gets the words that follow its name in `<!-- generate: NAME WORDS -->` and returns Markdown.
+A generator receives the words that follow its name in `<!-- generate: NAME WORDS -->` and returns Markdown.
 """
 
 import argparse
@@ -22,65 +22,56 @@ from typing import Any
 import tyro
 
 from perepisode import cli as command_line
-from perepisode import config, environments, settings
+from perepisode import settings
+from perepisode.config import PPOConfig
+from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS, PAPER
-
-
-def _named(module: ModuleType, *names: str) -> Any:
-    """What a module calls by the first of these names that it has."""
-    return next(getattr(module, name) for name in names if hasattr(module, name))
-
-
-ENVIRONMENTS = _named(environments, "ENVIRONMENTS", "WORLDS")
-PPO = _named(config, "PPOConfig", "Learner")
-
 
 # ---- the command line ---------------------------------------------------------------------------------------
 
 
 def cli() -> str:
-    """Every command with its options, as its own --help has them."""
+    """Every command with its options, as in its --help."""
     return "\n".join(_command(_parser(), "perepisode"))
 
 
 def _parser() -> argparse.ArgumentParser:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the lock holds the version that has it
+        warnings.simplefilter("ignore", DeprecationWarning)  # requirements.lock pins a version that has the function
         return tyro.extras.get_parser(command_line._commands(), prog="perepisode")
 
 
 def _command(parser: argparse.ArgumentParser, name: str) -> list[str]:
-    inner = [action for action in parser._actions if isinstance(action.choices, dict)]
-    words = name.split()
-    given = [str(action.metavar) for action in parser._actions if not action.option_strings and action not in inner]
-    usage = " ".join([name, *(_value(one) for one in given), "SUBCOMMAND" if inner else "[OPTIONS]"])
-    lines = [f"{'#' * len(words)} `{name}`", "", _sentence(parser.description), "", f"    {usage}", ""]
-    lines = lines if len(words) > 1 else []
-    groups = [(group.title, group.description, group._group_actions) for group in parser._action_groups]
-    for title, about, actions in groups:
-        options = [action for action in actions if action.option_strings and action.dest != "help"]
-        plain = [action for action in actions if not action.option_strings and action not in inner]
-        if not options + plain:
+    subcommands = [action for action in parser._actions if isinstance(action.choices, dict)]
+    positional = [action for action in parser._actions if not action.option_strings and action not in subcommands]
+    lines = []
+    if depth := name.count(" "):  # the program itself has the heading of the page
+        arguments = [_value(str(action.metavar)) for action in positional]
+        usage = " ".join([name, *arguments, "SUBCOMMAND" if subcommands else "[OPTIONS]"])
+        lines = [f"{'#' * (depth + 1)} `{name}`", "", _sentence(parser.description), "", f"    {usage}", ""]
+    for group in parser._action_groups:
+        options = [action for action in group._group_actions if action.option_strings and action.dest != "help"]
+        arguments = [action for action in group._group_actions if action in positional]
+        if not options + arguments:
             continue
-        if title not in ("options", "positional arguments"):
-            heading = title.removesuffix(" options").replace("-", " ").capitalize()
-            lines += [f"**{heading}**", "", _sentence(about), ""]
-        lines += ["| argument | value | |" if plain and not options else "| option | value | |", "|---|---|---|"]
-        lines += [_option(action) for action in plain + options]
-        lines += [""]
-    for action in inner:
-        for word, below in action.choices.items():
-            lines += _command(below, f"{name} {word}")
+        if group.title not in ("options", "positional arguments"):
+            heading = str(group.title).removesuffix(" options").replace("-", " ").capitalize()
+            lines += [f"**{heading}**", "", _sentence(group.description), ""]
+        lines += [f"| {'option' if options else 'argument'} | value | |", "|---|---|---|"]
+        lines += [*map(_option, arguments + options), ""]
+    for action in subcommands:
+        for word, subparser in action.choices.items():
+            lines += _command(subparser, f"{name} {word}")
     return lines
 
 
 def _option(action: argparse.Action) -> str:
-    help_, _, default = (action.help or "").strip().partition("(default: ")
+    text, _, default = (action.help or "").strip().partition("(default: ")
     default = default.rstrip(") ")
-    name = ", ".join(f"`{one}`" for one in action.option_strings) or f"`{action.metavar}`"
+    name = ", ".join(f"`{option}`" for option in action.option_strings) or f"`{action.metavar}`"
     value = "" if not action.option_strings or action.metavar is None else f"`{_value(str(action.metavar))}`"
-    said = help_.strip() + (f" Default: `{default}`." if default not in ("", "None", "''", "False") else "")
-    return f"| {name} | {cell(value)} | {cell(said)} |"
+    text = text.strip() + (f" Default: `{default}`." if default not in ("", "None", "''", "False") else "")
+    return f"| {name} | {cell(value)} | {cell(text)} |"
 
 
 def _value(metavar: str) -> str:
@@ -90,20 +81,14 @@ def _value(metavar: str) -> str:
 
 
 def exit_codes() -> str:
-    """The numbers are the code's; what each means is said here."""
+    """The numbers come from the code, their meanings from here."""
     rows = {
         0: "The command finished.",
-        1: "Whoever read the output stopped reading, as `head` does; or a bug, shown with its traceback.",
-        _named(
-            command_line, "EXIT_USAGE", "WRONG_INPUT"
-        ): "Wrong input: an option, a file or an environment variable. Nothing was started.",
-        _named(command_line, "EXIT_DIVERGED", "DIVERGED"): "Training diverged in every run; the folders say why.",
-        _named(
-            command_line, "EXIT_DISK", "DISK"
-        ): "The disk is full or unreadable. Free space and start the same command again.",
-        _named(
-            command_line, "EXIT_RESUME", "RESUME_ME"
-        ): "Interrupted by Ctrl-C or a signal, after a checkpoint. The same command resumes.",
+        1: "The program that read the output stopped reading, as `head` does; or a bug, shown with its traceback.",
+        command_line.EXIT_USAGE: "Wrong input: an option, a file or an environment variable. Nothing was started.",
+        command_line.EXIT_DIVERGED: "Training diverged in every run. Each run folder states the reason.",
+        command_line.EXIT_DISK: "The disk is full or unreadable. Free space and start the same command again.",
+        command_line.EXIT_RESUME: "Interrupted by Ctrl-C or a signal, after a checkpoint. The same command resumes.",
         130: "Interrupted by Ctrl-C in a command that keeps no checkpoints.",
     }
     return "\n".join(["| code | meaning |", "|---:|---|", *(f"| {code} | {text} |" for code, text in rows.items())])
@@ -112,35 +97,32 @@ def exit_codes() -> str:
 # ---- settings -----------------------------------------------------------------------------------------------
 
 
-def settings_of(kind: str) -> str:
+def settings_of(owner: str) -> str:
     """Settings of all methods, of all environments, or of PPO, as they are declared."""
     lines: list[str] = []
-    if kind == "methods":
+    if owner == "methods":
         for name, method in METHODS.items():
-            stated = getattr(method, "constraint", None) or method.family
-            where = "" if name in PAPER else " This method is not in the paper."
-            lines += [
-                f"### `{name}`: {method.label}",
-                "",
-                f"{_first(method)} Constraint type: {stated}.{where}",
-                "",
-                *_settings(method),
-            ]
-    elif kind == "environments":
+            note = "" if name in PAPER else " This method is not in the paper."
+            about = f"{_first_paragraph(method)} Constraint type: {method.constraint}.{note}"
+            lines += [f"### `{name}`: {method.label}", "", about, "", *_settings(method)]
+    elif owner == "environments":
         for name, environment in ENVIRONMENTS.items():
-            dilemmas = ", ".join(f"`{one}`" for one in environment.dilemmas)
-            lines += [f"### `{name}`", "", f"{_first(environment)} Dilemmas: {dilemmas}.", "", *_settings(environment)]
+            dilemmas = ", ".join(f"`{dilemma}`" for dilemma in environment.dilemmas)
+            about = f"{_first_paragraph(environment)} Dilemmas: {dilemmas}."
+            lines += [f"### `{name}`", "", about, "", *_settings(environment)]
     else:
-        lines += _settings(PPO)
+        lines += _settings(PPOConfig)
     return "\n".join(lines)
 
 
 def _settings(cls: Any) -> list[str]:
     rows = []
-    for name, one in settings.of(cls).items():
-        default = "required" if one.needed else "" if one.default is None else f"`{_plain(one.default)}`"
-        choices = f" ({', '.join(f'`{choice}`' for choice in one.choices)})" if one.choices else ""
-        rows.append(f"| `{name}` | {default} | {cell(one.help + choices)} |")
+    for name, declared in settings.of(cls).items():
+        default = (
+            "required" if declared.required else "" if declared.default is None else f"`{_plain(declared.default)}`"
+        )
+        choices = f" ({', '.join(f'`{choice}`' for choice in declared.choices)})" if declared.choices else ""
+        rows.append(f"| `{name}` | {default} | {cell(declared.help + choices)} |")
     return ["| setting | default | |", "|---|---|---|", *rows, ""] if rows else ["No settings.", ""]
 
 
@@ -152,39 +134,39 @@ def _plain(value: Any) -> str:
 
 
 def api(name: str) -> str:
-    """What a module offers: the names of its `__all__`, else its public functions and classes."""
+    """The public names of a module: its `__all__`, else its public functions and classes."""
     module = import_module(name)
     lines = []
-    for word in _offered(module):
-        lines += _entry(getattr(module, word), word, 2 if name == "perepisode" else 3)
+    for public in _public(module):
+        lines += _entry(getattr(module, public), public, 2 if name == "perepisode" else 3)
     return "\n".join(lines)
 
 
 def modules(package: str) -> str:
-    """Every public module of a package that defines something public, under its own heading."""
+    """Every public module of a package, under its own heading."""
     lines = []
-    home = import_module(package)
-    for path in sorted(_folder(home).glob("[!_]*.py")):
+    folder = Path(import_module(package).__file__ or "").parent
+    for path in sorted(folder.glob("[!_]*.py")):
         name = f"{package}.{path.stem}"
         try:
             module = import_module(name)
-        except ModuleNotFoundError:  # a library that the site is built without: read, not imported
+        except ModuleNotFoundError:  # the site is built without its library: parse the file instead
             module = None
         text = _module_text(module) if module else ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
         lines += [f"## `{name}`", "", text or "", ""]
         if module:
-            for word in _offered(module):
-                lines += _entry(getattr(module, word), word, 3)
+            for public in _public(module):
+                lines += _entry(getattr(module, public), public, 3)
         else:
             lines += _parsed(path.read_text(encoding="utf-8"))
     return "\n".join(lines)
 
 
 def docstring(name: str) -> str:
-    """What a module says of itself; of `package:Class`, the module that defines the class."""
-    module, _, cls = name.partition(":")
-    found = import_module(module)
-    return _module_text(import_module(getattr(found, cls).__module__) if cls else found)
+    """The docstring of a module; for `package:Class`, that of the module which defines the class."""
+    name, _, cls = name.partition(":")
+    module = import_module(name)
+    return _module_text(import_module(getattr(module, cls).__module__) if cls else module)
 
 
 def replays(root: str) -> str:
@@ -194,72 +176,63 @@ def replays(root: str) -> str:
     for titles in sorted(home.glob("results/*/watch/*/titles.json")):
         address = f"{root}{titles.parent.relative_to(home).as_posix()}/index.html"
         experiment, agent = titles.parts[-4], titles.parts[-2]
-        said = "; ".join(json.loads(titles.read_text(encoding="utf-8")))
-        lines.append(f"| `{experiment}` | `{agent}` | [{said}]({address}) |")
+        title = "; ".join(json.loads(titles.read_text(encoding="utf-8")))
+        lines.append(f"| `{experiment}` | `{agent}` | [{title}]({address}) |")
     return "\n".join(["| experiment | agent | episode |", "|---|---|---|", *lines])
 
 
-def _folder(module: ModuleType) -> Path:
-    return Path(module.__file__ or "").parent
-
-
-def _offered(module: ModuleType) -> list[str]:
+def _public(module: ModuleType) -> list[str]:
     if hasattr(module, "__all__"):
         return list(module.__all__)
     return [
         name
-        for name, one in vars(module).items()
-        if not name.startswith("_") and getattr(one, "__module__", None) == module.__name__
-        and (inspect.isfunction(one) or inspect.isclass(one))
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+        and (inspect.isfunction(value) or inspect.isclass(value))
     ]  # fmt: skip
 
 
-def _entry(one: Any, name: str, level: int) -> list[str]:
-    mark = "#" * level
-    if isinstance(one, ModuleType) and not callable(one):
-        lines = [f"{mark} `{name}`", "", _module_text(one), ""]
-        for word in _offered(one):
-            lines += _entry(getattr(one, word), word, level + 1)
+def _entry(value: Any, name: str, level: int) -> list[str]:
+    heading = [f"{'#' * level} `{name}`", ""]
+    if isinstance(value, ModuleType) and not callable(value):
+        lines = [*heading, _module_text(value), ""]
+        for public in _public(value):
+            lines += _entry(getattr(value, public), public, level + 1)
         return lines
-    if isinstance(one, ModuleType):  # a package that can be called, as perepisode.report
-        one = getattr(one, name)
-    if inspect.isclass(one):
-        return _class(one, name, level)
-    if callable(one):
-        return [f"{mark} `{name}`", "", *_signature(one, name), _text(one), ""]
+    if isinstance(value, ModuleType):  # a callable package, such as perepisode.report
+        value = getattr(value, name)
+    if inspect.isclass(value):
+        return [*heading, *_class(value, name)]
+    if callable(value):
+        return [*heading, *_signature(value, name), _text(value), ""]
     return []
 
 
-def _class(cls: type, name: str, level: int) -> list[str]:
-    lines = [f"{'#' * level} `{name}`", "", _text(cls), ""]
+def _class(cls: type, name: str) -> list[str]:
+    lines = [_text(cls), ""]
     if issubclass(cls, enum.Enum):
-        return [*lines, *(f"- `{one.name}` = {one.value}" for one in cls), ""]
-    if fields := list(_fields(cls)):
+        return [*lines, *(f"- `{member.name}` = {member.value}" for member in cls), ""]
+    if attributes := list(_attributes(cls)):
         lines += ["| attribute | type | |", "|---|---|---|"]
-        lines += [f"| `{word}` | {cell(f'`{kind}`')} | {cell(said)} |" for word, kind, said in fields]
+        lines += [f"| `{attribute}` | {cell(f'`{type_}`')} | {cell(text)} |" for attribute, type_, text in attributes]
         lines += [""]
-    for word, member in vars(cls).items():
-        inner = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
-        if word.startswith("_") or not (inspect.isfunction(inner) or isinstance(inner, property)):
+    for attribute, member in vars(cls).items():
+        member = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+        if attribute.startswith("_"):
             continue
-        if isinstance(inner, property):
-            said = _text(inner)
-            lines += [f"**`{name}.{word}`** (property). {said}", ""] if said else []
-        else:
-            lines += [f"**`{name}.{word}`**", "", *_signature(inner, word), _text(inner), ""]
+        if inspect.isfunction(member):
+            lines += [f"**`{name}.{attribute}`**", "", *_signature(member, attribute), _text(member), ""]
+        elif isinstance(member, property) and (text := _text(member)):
+            lines += [f"**`{name}.{attribute}`** (property). {text}", ""]
     return lines
 
 
-def _fields(cls: type) -> Iterator[tuple[str, str, str]]:
-    """Annotated attributes with the comment behind or above each, which is where this code says what they are."""
+def _attributes(cls: type) -> Iterator[tuple[str, str, str]]:
+    """Annotated attributes, the type of each, and its description: the comment on its line, or its setting's help."""
     try:
         source = textwrap.dedent(inspect.getsource(cls))
     except (OSError, TypeError):
         return
-    yield from _stated(source)
-
-
-def _stated(source: str) -> Iterator[tuple[str, str, str]]:
     body = ast.parse(source).body[0].body  # type: ignore[attr-defined]
     comments = {
         token.start[0]: (token.string.lstrip("# "), token.line.strip().startswith("#"))
@@ -268,78 +241,60 @@ def _stated(source: str) -> Iterator[tuple[str, str, str]]:
     }
     for node in body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and not node.target.id.startswith("_"):
-            said, alone = comments.get(node.end_lineno or 0, ("", False))
-            if isinstance(node.value, ast.Call) and not said:  # setting("what it is")
-                texts = [one.value for one in node.value.args[1:2] if isinstance(one, ast.Constant)]
-                texts += [
-                    one.value.value
-                    for one in node.value.keywords
-                    if one.arg == "help" and isinstance(one.value, ast.Constant)
-                ]
-                said = str(texts[0]) if texts else ""
-            kind = re.sub(r"^ClassVar\[(.*)\]$", r"\1", ast.unparse(node.annotation))
-            yield node.target.id, kind, "" if alone else said
+            text, on_own_line = comments.get(node.end_lineno or 0, ("", False))
+            if isinstance(node.value, ast.Call) and not text:  # setting(default, "help") or setting(help="help")
+                values = node.value.args[1:2] + [word.value for word in node.value.keywords if word.arg == "help"]
+                text = next((str(value.value) for value in values if isinstance(value, ast.Constant)), "")
+            type_ = re.sub(r"^ClassVar\[(.*)\]$", r"\1", ast.unparse(node.annotation))
+            yield node.target.id, type_, "" if on_own_line else text
 
 
-def _signature(one: Any, name: str) -> list[str]:
+def _signature(function: Any, name: str) -> list[str]:
     try:
-        signature = inspect.signature(one)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         return []
-    words = _starred(signature)
-    whole = f"{name}({', '.join(words)}){_returns(signature)}"
-    if len(whole) > 80:
-        listed = "".join(f"    {word},\n" for word in words)
-        whole = f"{name}(\n{listed}){_returns(signature)}"
-    return ["```python", whole, "```", ""]
+    parameters, returns = _parameters(signature), _returns(signature)
+    text = f"{name}({', '.join(parameters)}){returns}"
+    if len(text) > 80:
+        lines = "".join(f"    {parameter},\n" for parameter in parameters)
+        text = f"{name}(\n{lines}){returns}"
+    return ["```python", text, "```", ""]
 
 
-def _starred(signature: inspect.Signature) -> list[str]:
-    """Parameters as they are written, the bare star among them."""
-    words, starred = [], False
+def _parameters(signature: inspect.Signature) -> list[str]:
+    """Parameters as in the source, including the bare star."""
+    texts, starred = [], False
     for parameter in signature.parameters.values():
         if parameter.name in ("self", "cls"):
             continue
         if parameter.kind == parameter.KEYWORD_ONLY and not starred:
-            words.append("*")
+            texts.append("*")
             starred = True
         starred = starred or parameter.kind == parameter.VAR_POSITIONAL
-        default = parameter.default
-        shown = default if default is parameter.empty else _Written(_constant(default))
-        words.append(_unquoted(parameter.replace(default=shown)))
-    return words
+        texts.append(_parameter(parameter))
+    return texts
 
 
-class _Written:
-    def __init__(self, text: str):
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-def _constant(value: Any) -> str:
-    """A default, short: a function is `...`, as its address would change with every build."""
-    return "..." if callable(value) else repr(value)
+def _parameter(parameter: inspect.Parameter) -> str:
+    name = str(parameter.replace(annotation=parameter.empty, default=parameter.empty))
+    annotated, has_default = parameter.annotation is not parameter.empty, parameter.default is not parameter.empty
+    text = f"{name}: {_annotation(parameter.annotation)}" if annotated else name
+    if not has_default:
+        return text
+    default = "..." if callable(parameter.default) else repr(parameter.default)  # a function's repr holds its address
+    return f"{text} = {default}" if annotated else f"{text}={default}"
 
 
-def _unquoted(parameter: inspect.Parameter) -> str:
-    kind = parameter.annotation
-    if isinstance(kind, str):  # postponed: text already
-        head, _, default = str(parameter.replace(annotation=inspect.Parameter.empty)).partition("=")
-        return f"{head}: {kind}" + (f" = {default}" if default else "")
-    return _without_modules(str(parameter))
-
-
-def _without_modules(kind: str) -> str:
-    return re.sub(r"\b(pathlib|typing|collections\.abc|perepisode(\.[a-z_0-9]+)*)\.(?=[A-Z])", "", kind)
+def _annotation(annotation: Any) -> str:
+    """An annotation as in the source: names without the module that they come from."""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"\b(pathlib|typing|collections\.abc|perepisode(\.[a-z_0-9]+)*)\.(?=[A-Z])", "", text)
 
 
 def _returns(signature: inspect.Signature) -> str:
-    kind = signature.return_annotation
-    if kind is signature.empty:
-        return ""
-    return f" -> {kind if isinstance(kind, str) else _without_modules(inspect.formatannotation(kind))}"
+    annotation = signature.return_annotation
+    return "" if annotation is signature.empty else f" -> {_annotation(annotation)}"
 
 
 def _parsed(source: str) -> list[str]:
@@ -355,15 +310,15 @@ def _parsed(source: str) -> list[str]:
     return lines
 
 
-def _first(cls: Any) -> str:
+def _first_paragraph(cls: Any) -> str:
     return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
 
 
-def _text(one: Any) -> str:
-    found = getattr(one, "__doc__", None)
-    if not found or found.startswith(f"{getattr(one, '__name__', '')}("):  # a dataclass without its own words
+def _text(value: Any) -> str:
+    text = getattr(value, "__doc__", None)
+    if not text or text.startswith(f"{getattr(value, '__name__', '')}("):  # the docstring that dataclasses generate
         return ""
-    return _markdown(inspect.cleandoc(found))
+    return _markdown(inspect.cleandoc(text))
 
 
 def _module_text(module: ModuleType) -> str:
@@ -371,7 +326,7 @@ def _module_text(module: ModuleType) -> str:
 
 
 def _markdown(text: str) -> str:
-    """A docstring: an indented part, or lines that begin with <, is shown as it is; lists keep their lines."""
+    """A docstring as Markdown: paragraphs that are indented, partly indented or begin with < become code blocks."""
     parts = []
     for part in re.split(r"\n{2,}", text):
         raw = part.startswith(("    ", "<")) or "\n    " in part

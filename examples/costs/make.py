@@ -1,11 +1,11 @@
-"""An episodes table as users of safe RL libraries have it: four agents, three seeds, 300 episodes, costs of any size.
+"""An episodes table like those of safe-RL libraries: four agents, three seeds, 300 episodes each, real-valued costs.
 
-    python examples/costs/make.py            # writes episodes.csv beside this file, the same every time
+    python examples/costs/make.py            # writes episodes.csv next to this file, always the same
     perepisode report examples/costs/episodes.csv --cost-limit 25
 
-PPO-Lag and FOCOPS have the same mean cost, but most of FOCOPS's episodes cost little and three in a hundred are
-catastrophes: its worst tenth is twice as heavy.  CPO costs more on average than either, and its worst tenth less than
-FOCOPS's.  PPO has no limit to keep.  The numbers are made up.
+PPO-Lag and FOCOPS have the same mean cost, but most of FOCOPS's episodes cost little and 3 % are catastrophes: its
+CVaR 10 % is twice as large.  CPO has a larger mean cost than either, and a smaller CVaR 10 % than FOCOPS.  PPO has no
+cost limit.  The numbers are made up.
 """
 
 from pathlib import Path
@@ -17,14 +17,14 @@ SEEDS, EPISODES, ROOT = (0, 1, 2), 300, 173
 
 
 def lognormal(generator: np.random.Generator, mean: float, spread: float) -> np.ndarray:
-    """Heavy-tailed costs with this mean."""
+    """Heavy-tailed costs with the given mean."""
     return generator.lognormal(np.log(mean) - spread**2 / 2, spread, EPISODES)
 
 
-def struck(generator: np.random.Generator, share: float, ordinary: np.ndarray, harm: np.ndarray) -> np.ndarray:
-    """Ordinary episodes, exactly this share of which are struck by something worse."""
-    places = generator.permutation(EPISODES)[: round(share * EPISODES)]
-    ordinary[places] = harm[places]
+def mixture(generator: np.random.Generator, share: float, ordinary: np.ndarray, severe: np.ndarray) -> np.ndarray:
+    """Ordinary costs, exactly the given share of which are replaced by severe ones."""
+    replaced = generator.permutation(EPISODES)[: round(share * EPISODES)]
+    ordinary[replaced] = severe[replaced]
     return ordinary
 
 
@@ -37,7 +37,7 @@ def ppo_lag(generator: np.random.Generator) -> np.ndarray:
 
 
 def focops(generator: np.random.Generator) -> np.ndarray:
-    return struck(generator, 0.03, lognormal(generator, 10.1, 0.6), lognormal(generator, 484.0, 0.2))
+    return mixture(generator, 0.03, lognormal(generator, 10.1, 0.6), lognormal(generator, 484.0, 0.2))
 
 
 def cpo(generator: np.random.Generator) -> np.ndarray:
@@ -52,7 +52,7 @@ def table() -> pd.DataFrame:
     for number, (name, (costs, level)) in enumerate(AGENTS.items()):
         for seed in SEEDS:
             generator = np.random.default_rng([ROOT, number, seed])
-            drift = generator.normal(0.0, 0.4)  # no two seeds learn the same
+            drift = generator.normal(0.0, 0.4)  # seeds differ
             scale = generator.lognormal(0.0, 0.02)
             rows = {"algo": name, "seed": seed, "EpRet": generator.normal(level + drift, 3.0, EPISODES)}
             parts.append(pd.DataFrame({**rows, "EpCost": scale * costs(generator)}))

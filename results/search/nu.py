@@ -1,26 +1,26 @@
-"""Which ν teaches ESR its budget within 10⁸ steps?  A search over what the agent is told of what it has accrued.
+"""Which accrued observation ν teaches ESR (expected scalarised returns) its budget within 10⁸ steps?
 
-    python results/search/nu.py list                       # the candidates and what is predicted of them
+    python results/search/nu.py list                       # the candidates and the predictions
     python results/search/nu.py train OUT --population nu  # on a GPU: 16 runs, [--steps 1e8] [--seeds ...] [--tiny]
-    python results/search/nu.py table OUT [OUT ...]        # predicted, measured, kept; needs no JAX
-    python results/search/nu.py check                      # tiny, on a CPU: is it the same learner?
+    python results/search/nu.py table OUT [OUT ...]        # prediction, measurement, decision; needs no JAX
+    python results/search/nu.py check                      # tiny, on a CPU: is it the package's training?
 
-With the paper's ν = [R/50, v/5] ESR k=1 on No Killing begins to use its budget after 2.5 × 10⁸ steps, and until then
-commits a second violation in a tenth of the episodes that have a first.  An input weight starts at about 0.016 and a
-violation moves the paper's ν by 0.2, so the network hardly sees it.  Asked for is a ν with which the same learner,
-after 10⁸ steps, commits a second violation in under 2 % of the episodes with a first, and uses its budget: P(>= 1) is
+With the paper's ν = [R/50, v/5], ESR k=1 on No Killing starts to use its budget after 2.5 × 10⁸ steps, and until then
+commits a second violation in a tenth of the episodes with a first.  An input weight starts at about 0.016 and a
+violation changes the paper's ν by 0.2, so the network hardly sees it.  The goal is a ν with which the same training,
+after 10⁸ steps, commits a second violation in under 2 % of the episodes with a first and uses its budget: P(>= 1) is
 0.3 or more.
 
-A candidate is a vector of gains on one fixed basis (`told.BASIS`): R/50, v/5, a thermometer 1(v >= 1), ..., 1(v >= 5),
-the budget that remains (k - v)/(k + 0.5), and 1(v <= k).  A gain of zero leaves a part out, so all candidates share
-one program and, seed by seed, their initial weights and their worlds.  Gains may also go to the heads, beside the
-recurrence (`beside`), and γ and the value clip are a candidate's own too; all else is the paper's learner.  The tuning
-seeds 1001 and 1002 are used for nothing else.
+A candidate is a vector of gains on a fixed basis (`candidate_obs.BASIS`): R/50, v/5, a thermometer 1(v >= 1), ...,
+1(v >= 5), the remaining budget (k - v)/(k + 0.5), and 1(v <= k).  A gain of zero omits an entry, so all candidates
+share one program and, for each seed, initial weights and environments.  The heads can have gains too (`head_gains`),
+and γ and the value clip can differ per candidate; everything else is the paper's training.  The tuning seeds 1001 and
+1002 are used for nothing else.
 
-`train` appends, every 20 updates, one line for each run to OUT/metrics.jsonl: the last update's row, and under "chunk"
-what all episodes of these updates amount to.  It judges at the end: the first three episodes of each of 512 worlds,
-OUT/episodes.parquet, without what a replay needs.  OUT/log.txt holds what it prints.  No policy is kept, so it cannot
-go on after a stop: SIGTERM stops it after the chunk in hand, SIGUSR1 does so and judges what there is.
+`train` appends, every 20 updates, one line per run to OUT/metrics.jsonl: the last update's row and, under "chunk", sums
+over all episodes of these updates.  It evaluates at the end: the first three episodes of each of 512 environments,
+OUT/episodes.parquet, without the columns for replays.  OUT/log.txt has its output.  No policy is stored, so it cannot
+resume: SIGTERM stops it after the current chunk, SIGUSR1 also evaluates.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ WIDTH, STEPS = 9, 5
 TUNING_SEEDS = (1001, 1002)
 CHUNK = 20  # updates between two lines of the metrics
 EVERY = 60.0  # seconds between two lines of the log
-POOLED = 5  # chunks over which the table pools what was seen in training
-SECOND, ANY = 0.02, 0.3  # asked for: a second of those with a first, below; P(>= 1), at least
+POOLED = 5  # chunks of training that the table pools
+SECOND, ANY = 0.02, 0.3  # criteria: second violations per first, below; P(>= 1), at least
 NO_CLIP = 1e9
 
 
 def gains(returns=0.0, share=0.0, steps=0.0, remaining=0.0, within=0.0) -> tuple[float, ...]:
-    """A gain for each entry of told.BASIS."""
+    """A gain for each entry of candidate_obs.BASIS."""
     return (float(returns), float(share), *[float(steps)] * STEPS, float(remaining), float(within))
 
 
@@ -63,20 +63,20 @@ PAPER = gains(1, 1)
 
 @dataclass(frozen=True)
 class Candidate:
-    predicted: str  # written before it was run
+    predicted: str  # before the run
     gains: tuple[float, ...]
-    beside: tuple[float, ...] = gains()
+    head_gains: tuple[float, ...] = gains()
     gamma: float = 0.99
     value_clip: float = 0.2
 
     @property
     def numbers(self) -> np.ndarray:
-        """As a population sweeps them."""
-        return np.array([*self.gains, *self.beside, self.value_clip], np.float32)
+        """The swept setting."""
+        return np.array([*self.gains, *self.head_gains, self.value_clip], np.float32)
 
 
 CANDIDATES = {
-    # population "nu": how loud, and which parts
+    # population "nu": scale and parts
     "paper": Candidate("P(≥1) .03 to .06, a second in 5 to 15 %: as committed at 10⁸", PAPER),
     "gain10": Candidate("P(≥1) .1 to .5, differing between seeds; a second in under 1 %: as at 9 × 10⁷", loud(10)),
     "gain30": Candidate("P(≥1) .3 to .6, a second in under 1 %; return as gain10", loud(30)),
@@ -92,7 +92,7 @@ CANDIDATES = {
     "share30": Candidate(
         "moved by 6: P(≥1) .05 to .2, a second in 0 to 4 %: loudness counts, not the code", gains(0, 30)
     ),
-    # population "learner": where it enters, and how fast the critic may follow; to be revised after "nu"
+    # population "learner": which inputs, and the clip of the value; to be revised after "nu"
     "paper_beside": Candidate(
         "heads' weights start five times larger: P(≥1) .05 to .15, a second in 2 to 8 %", PAPER, PAPER
     ),
@@ -153,40 +153,49 @@ def chosen(names: str, seeds: tuple[int, ...] | None) -> list[tuple[str, int]]:
 
 
 def runs_of(pairs: list[tuple[str, int]], steps: float, tiny: bool) -> list:
-    import told
+    import candidate_obs
 
     from perepisode.config import PPOConfig
     from perepisode.runs import Run
 
-    assert len(told.BASIS) == WIDTH
+    assert len(candidate_obs.BASIS) == WIDTH
     config = (
         PPOConfig(num_envs=16, num_steps=8, num_minibatches=2, hidden_size=32, precision="fp32")
         if tiny
         else PPOConfig()
     )
-    if any(any(CANDIDATES[name].beside) for name, _ in pairs):
-        told.heads_too()
+    if any(any(CANDIDATES[name].head_gains) for name, _ in pairs):
+        candidate_obs.condition_heads()
     runs = []
     for name, seed in pairs:
         c = CANDIDATES[name]
-        told.CANDIDATES[name] = c.numbers
+        candidate_obs.CANDIDATES[name] = c.numbers
         settings = {"candidate": name}
         runs.append(
-            Run("craftax", "no_killing", "esr_told", settings, seed, c.gamma, total_timesteps=int(steps), ppo=config)
+            Run(
+                "craftax",
+                "no_killing",
+                "esr_candidate",
+                settings,
+                seed,
+                c.gamma,
+                total_timesteps=int(steps),
+                ppo=config,
+            )
         )
     return runs
 
 
 def begin(runs):
     """Program, population and state of these runs before their first update."""
+    import candidate_obs
     import jax
-    import told
 
     from perepisode.training import ppo, train
 
     program, members = train.prepare(train.check(runs))
-    if all(run.method == "esr_told" for run in runs):
-        members = told.with_value_clip(members)
+    if all(run.method == "esr_candidate" for run in runs):
+        members = candidate_obs.with_value_clip(members)
     params = ppo.initial_params(program, members, [run.seed for run in runs])
     return program, members, jax.jit(lambda m, p: ppo.init(program, m, p))(members, params)
 
@@ -194,17 +203,17 @@ def begin(runs):
 def train(out: Path, names: str, steps: float, seeds: tuple[int, ...] | None, tiny: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     if (out / "metrics.jsonl").exists():
-        sys.exit(f"{out} holds another search; name a new folder")
-    with open(out / "log.txt", "a", buffering=1) as log:
+        sys.exit(f"{out} contains another search; give a new folder")
+    with open(out / "log.txt", "a", buffering=1) as log_file:
 
-        def say(line: str) -> None:
+        def log(line: str) -> None:
             print(line, flush=True)
-            log.write(line + "\n")
+            log_file.write(line + "\n")
 
-        _train(out, chosen(names, seeds), steps, tiny, say)
+        _train(out, chosen(names, seeds), steps, tiny, log)
 
 
-def _train(out: Path, pairs, steps: float, tiny: bool, say) -> None:
+def _train(out: Path, pairs, steps: float, tiny: bool, log) -> None:
     import jax
 
     from perepisode.compilation import use_cache
@@ -215,10 +224,10 @@ def _train(out: Path, pairs, steps: float, tiny: bool, say) -> None:
     chunk = 1 if tiny else CHUNK
     runs = runs_of(pairs, 256 if tiny else steps, tiny)
     began = time.monotonic()
-    say(f"{len(runs)} runs of {runs[0].total_timesteps:.3g} steps on {jax.devices()[0].device_kind}")
+    log(f"{len(runs)} runs of {runs[0].total_timesteps:.3g} steps on {jax.devices()[0].device_kind}")
     program, members, state = begin(runs)
-    say(f"begun after {time.monotonic() - began:.0f} s; {program.updates} updates of {len(runs)} runs")
-    done, first, said = 0, None, -math.inf
+    log(f"begun after {time.monotonic() - began:.0f} s; {program.updates} updates of {len(runs)} runs")
+    done, first, logged = 0, None, -math.inf
     with Signals() as stop, open(out / "metrics.jsonl", "a") as file:
         while done < program.updates and not stop.asked:
             length, start = min(chunk, program.updates - done), time.monotonic()
@@ -234,31 +243,31 @@ def _train(out: Path, pairs, steps: float, tiny: bool, say) -> None:
             file.write("".join(json.dumps(row) + "\n" for row in rows))  # in one piece: never part of a chunk
             file.flush()
             first = first or (now, done)  # the first chunk also compiled
-            if now - said >= EVERY or done == program.updates:
-                said = now
+            if now - logged >= EVERY or done == program.updates:
+                logged = now
                 per_run = (done - first[1]) * program.config.steps_per_update
                 rate = len(runs) * per_run / max(now - first[0], 1e-9)
-                say(
+                log(
                     f"{now - began:.0f} s {done}/{program.updates} {rate / 1e6:.3f} M/s | "
                     + " | ".join(map(_line, rows))
                 )
     asked = stop.asked
-    say(f"{'stopped by ' + asked if asked else 'trained'} after {done} updates, {time.monotonic() - began:.0f} s")
+    log(f"{'stopped by ' + asked if asked else 'trained'} after {done} updates, {time.monotonic() - began:.0f} s")
     if asked and asked != "SIGUSR1":
-        say("not judged")
+        log("not evaluated")
         return
     params, trained = jax.device_get(state.params), done * program.config.steps_per_update
     alive = np.asarray(state.alive)
     del state
     for run, fine in zip(runs, alive):
         if not fine:
-            say(f"{run.arm} s{run.seed} diverged: judged as it was before")
-    evaluate_agents(out, runs, params, trained, tiny, say)
-    say(f"all done after {time.monotonic() - began:.0f} s")
+            log(f"{run.arm} s{run.seed} diverged: evaluated before that")
+    evaluate_agents(out, runs, params, trained, tiny, log)
+    log(f"all done after {time.monotonic() - began:.0f} s")
 
 
 def _chunk(seen: dict[str, np.ndarray], run: int) -> dict:
-    """What all episodes that ended in a chunk amount to, as a metrics line holds it."""
+    """Sums over all episodes that ended in a chunk, for a line of the metrics."""
     counts = seen["counts"][:, run].sum(axis=0)
     counts = [int(n) for n in counts[: np.flatnonzero(counts).max(initial=-1) + 1]]
     episodes = int(seen["episodes"][:, run].sum())
@@ -267,7 +276,7 @@ def _chunk(seen: dict[str, np.ndarray], run: int) -> dict:
 
 
 def shares(counts: list[int]) -> dict:
-    """P(>= 1), P(> 1) and their ratio from a histogram; None where nothing is known."""
+    """P(>= 1), P(> 1) and their ratio from a histogram; None without episodes."""
     episodes, some, more = sum(counts), sum(counts[1:]), sum(counts[2:])
     return {
         "p_any": some / episodes if episodes else None,
@@ -284,8 +293,8 @@ def _line(row: dict) -> str:
     )
 
 
-def evaluate_agents(out: Path, runs, params, trained: int, tiny: bool, say) -> None:
-    """The project's own detector-only rollouts, every run in one program."""
+def evaluate_agents(out: Path, runs, params, trained: int, tiny: bool, log) -> None:
+    """The package's evaluation of every run, in one program."""
     import jax
 
     from perepisode.evaluation import episodes, rollout
@@ -295,20 +304,20 @@ def evaluate_agents(out: Path, runs, params, trained: int, tiny: bool, say) -> N
     protocol = rollout.EvalConfig(4, 64, 1) if tiny else rollout.EvalConfig(512, rollout.CHUNK, 3)
     agents = [rollout.Agent(run, weights(jax.tree.map(lambda x, i=i: x[i], params)), out) for i, run in enumerate(runs)]
     began = time.monotonic()
-    table = rollout.evaluate_agents(agents, protocol, say)
+    table = rollout.evaluate_agents(agents, protocol, log)
     table = table[table["in_first"]].drop(columns=list(episodes.REPLAY_COLUMNS))
     table["steps"] = trained
     about = {"protocol": vars(protocol), "versions": versions(), "device": jax.devices()[0].device_kind}
     episodes.write(table, out / "episodes.parquet", about)
-    say(f"judged {len(table)} episodes, {time.monotonic() - began:.0f} s")
-    say(measured(table).to_string(index=False, float_format=lambda x: f"{x:.4f}"))
+    log(f"evaluated {len(table)} episodes, {time.monotonic() - began:.0f} s")
+    log(measured(table).to_string(index=False, float_format=lambda x: f"{x:.4f}"))
 
 
-# ---- what came out ------------------------------------------------------------------------------------------
+# ---- results ------------------------------------------------------------------------------------------------
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:
-    """One row for each judged run, in the order of CANDIDATES."""
+    """One row per evaluated run, in the order of CANDIDATES."""
     rows = []
     for (candidate, seed), own in table.groupby(["arm", "seed"]):
         v = own["violations"].to_numpy()
@@ -332,10 +341,10 @@ def measured(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def moments(rows: list[dict]) -> tuple[float, float]:
-    """Steps from which a second of those with a first stays below SECOND, and at which P(>= 1) first reaches ANY.
+    """Steps from which second violations per first stay below SECOND, and at which P(>= 1) first reaches ANY.
 
-    Of `POOLED` chunks together: a single one has few episodes with a first.  Without any first nothing is known, and
-    that is not below.
+    Pools `POOLED` chunks: a single one has few episodes with a first.  Without any first, the share is unknown and does
+    not count as below.
     """
     below, reached = math.nan, math.nan
     for i in range(POOLED - 1, len(rows)):
@@ -352,7 +361,7 @@ def moments(rows: list[dict]) -> tuple[float, float]:
 
 
 def table(folders: list[Path]) -> str:
-    """Predicted, measured, kept: a Markdown table of all these folders, candidate by candidate."""
+    """Prediction, measurement, decision: a Markdown table of all these folders, candidate by candidate."""
     lines = [
         "| candidate | seed | predicted | return | mean v | P(≥1) | P(>1) | second of first | CVaR 10 % "
         f"| second < {SECOND:.0%} from | P(≥1) ≥ {ANY} at | kept |",
@@ -364,17 +373,17 @@ def table(folders: list[Path]) -> str:
         for line in (folder / "metrics.jsonl").read_text().splitlines():
             row = json.loads(line)
             metrics.setdefault((row["candidate"], row["seed"]), []).append(row)
-        judged = {}
+        evaluated = {}
         if (folder / "episodes.parquet").exists():
             for row in measured(pd.read_parquet(folder / "episodes.parquet")).to_dict("records"):
-                judged[row["candidate"], row["seed"]] = row
-        found += [(key, rows, judged.get(key, {})) for key, rows in metrics.items()]
+                evaluated[row["candidate"], row["seed"]] = row
+        found += [(key, rows, evaluated.get(key, {})) for key, rows in metrics.items()]
     place = {name: i for i, name in enumerate(CANDIDATES)}
     for (name, seed), rows, row in sorted(found, key=lambda x: (place.get(x[0][0], 99), x[0])):
         below, reached = moments(rows)
         digits = {"return": 2, "mean v": 3, "P(>=1)": 3, "P(>1)": 4, "second of first": 4, "CVaR 10 %": 3}
         cells = [_number(row.get(column), n) for column, n in digits.items()]
-        kept = "not judged"
+        kept = "not evaluated"
         if row:
             kept = "yes" if row["second of first"] < SECOND and row["P(>=1)"] >= ANY else "no"
         predicted = CANDIDATES[name].predicted if name in CANDIDATES else ""
@@ -387,40 +396,40 @@ def _number(value: float | None, digits: int, unit: str = "") -> str:
     return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}{unit}"
 
 
-# ---- is it the same learner? --------------------------------------------------------------------------------
+# ---- is it the same training? -------------------------------------------------------------------------------
 
 
 def alike() -> None:
-    """The candidate "paper" is told what the project's ESR is told, whatever was accrued; others what BASIS says."""
-    import told
+    """The candidate "paper" observes the same as the package's ESR, and others observe BASIS."""
+    import candidate_obs
 
     from perepisode.methods import METHODS, Accrued
 
     def features(name, accrued):
-        return np.asarray(told.Told(CANDIDATES[name].numbers).features(accrued))
+        return np.asarray(candidate_obs.EsrCandidate(CANDIDATES[name].numbers).features(accrued))
 
     accrued = Accrued(np.float32([0, 12.3, 30, 400]), np.float32([0, 1, 2, 30]))
-    paper = METHODS["esr"].build(budget=1).features(accrued, shown=0)
+    paper = METHODS["esr"].build(budget=1).features(accrued, env_inputs=0)
     np.testing.assert_array_equal(features("paper", accrued), np.pad(paper, [(0, 0), (0, WIDTH - 2)]))
     # at R = 30, v = 2, k = 1: R/50, v/5, the thermometer
     np.testing.assert_allclose(features("quiet30", accrued)[2], [0.6, 12, 30, 30, 0, 0, 0, 0, 0], rtol=1e-6)
-    remaining = features("remaining30", accrued)[:, told.BASIS.index("remaining")]
+    remaining = features("remaining30", accrued)[:, candidate_obs.BASIS.index("remaining")]
     np.testing.assert_allclose(remaining, [20, 0, -20, -150], rtol=1e-6)
 
 
 def check() -> None:
-    """Two tiny updates: the candidate "paper" against the project's own ESR, given zeros where the candidate has gains
-    of zero; then the candidate with heads that are told nothing, and one whose heads are told."""
+    """Two tiny updates: the candidate "paper" against the package's ESR, padded with zeros; then the same candidate
+    with heads that see no features, and one whose heads see ν."""
+    import candidate_obs
     import jax
-    import told
 
     from perepisode.runs import Run
     from perepisode.training.train import run_chunk, weights
 
-    seed = TUNING_SEEDS[1]  # its agents earn something in these few steps, so that ν is not all zeros
+    seed = TUNING_SEEDS[1]  # its agents earn something in these few steps, so that ν is not zero
 
     def after(runs):
-        """Each run's weights after two updates, and how far its weights on ν = R/50 moved."""
+        """Each run's weights after two updates, and how much its weights on R/50 changed."""
         program, members, state = begin(runs)
         before = np.asarray(state.params.embedding[-1])[:, 0]
         state, _ = run_chunk(program, 2, members, state, 2)
@@ -432,16 +441,16 @@ def check() -> None:
         return max(float(np.abs(value - other[name][: len(value)]).max()) for name, value in one.items())
 
     alike()
-    told.pad_features()
+    candidate_obs.pad_features()
     mine = runs_of([("paper", seed)], 256, tiny=True)
     own = [Run("craftax", "no_killing", "esr", {"budget": 1}, seed, total_timesteps=256, ppo=mine[0].ppo)]
     ([a], moved), ([b], _) = after(mine), after(own)
-    print(f"paper against the project's ESR: {apart(a, b):.1e}; the weights on R/50 moved by {moved[0]:.1e}")
+    print(f"paper against the package's ESR: {apart(a, b):.1e}; the weights on R/50 changed by {moved[0]:.1e}")
     ([c, d], _) = after(runs_of([("paper", seed), ("paper_beside", seed)], 256, tiny=True))
-    print(f"with heads told nothing: {apart(a, c):.1e}; with heads told: {apart(a, d):.1e}")
+    print(f"heads without features: {apart(a, c):.1e}; heads with ν: {apart(a, d):.1e}")
     if apart(a, b) > 0 or moved[0] == 0 or apart(a, c) > 1e-5 or apart(a, d) <= apart(a, c):
-        sys.exit("not the same learner")
-    print("the same")
+        sys.exit("not the same training")
+    print("the same training")
 
 
 def main() -> None:
@@ -454,12 +463,12 @@ def main() -> None:
     command.add_argument("--population", default="nu", help="populations or candidates, joined by commas")
     command.add_argument("--steps", type=float, default=1e8)
     command.add_argument("--seeds", type=int, nargs="+", help="instead of the population's own")
-    command.add_argument("--tiny", action="store_true", help="two updates of a small learner, to try it")
+    command.add_argument("--tiny", action="store_true", help="two updates of small runs, to try it")
     command = commands.add_parser("table")
     command.add_argument("folders", type=Path, nargs="+")
     a = parser.parse_args()
     if a.command == "train":
-        train(a.out, a.population, a.total_timesteps, tuple(a.seeds) if a.seeds else None, a.tiny)
+        train(a.out, a.population, a.steps, tuple(a.seeds) if a.seeds else None, a.tiny)
     elif a.command == "table":
         print(table(a.folders))
     elif a.command == "check":

@@ -1,6 +1,6 @@
-"""Train RL agents under a limit on harm, and judge them one episode at a time.
+"""Safe reinforcement learning (RL) with per-episode limits: train agents, evaluate them by their worst episodes.
 
-What is offered here (docs/how-to/python.md) is imported when it is first asked for: `import perepisode` itself takes no time.
+The Python API (docs/how-to/python.md) is imported lazily, so `import perepisode` itself is fast.
 """
 
 from importlib import import_module
@@ -19,7 +19,7 @@ __all__ = [
     "register_method", "report", "train", "watch",
 ]  # fmt: skip
 
-_WHERE = {
+_LOCATIONS = {
     "make": "api:make",
     "Environment": "environments.base:Environment",
     "register_env": "environments.base:register_env",
@@ -30,18 +30,18 @@ _WHERE = {
     "train": "api:train",
     "evaluate": "api:evaluate",
     "watch": "api:watch",
-    "report": "report",  # which can be called
+    "report": "report",  # a callable module
     "agents": "agents",
     "metrics": "metrics",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'perepisode' has no attribute {name!r}; it offers {', '.join(__all__)}")
-    module, _, own = _WHERE[name].partition(":")
-    found = import_module(f"perepisode.{module}")
-    return getattr(found, own) if own else found
+    if name not in _LOCATIONS:
+        raise AttributeError(f"module 'perepisode' has no attribute {name!r}; it has {', '.join(__all__)}")
+    module, _, attribute = _LOCATIONS[name].partition(":")
+    imported = import_module(f"perepisode.{module}")
+    return getattr(imported, attribute) if attribute else imported
 
 
 def __dir__() -> list[str]:

@@ -1,9 +1,11 @@
-"""The commands from Python: the same words as options, Python's values, and the paths of what was written.
+"""The commands as Python functions: the options are keyword arguments, and each returns the paths it wrote.
 
-    runs = perepisode.train("temptation", "esr", budget=[1, 2], steps=2e5, seeds=1)
+    runs = perepisode.train("temptation", "esr", budget=[1, 2], total_timesteps=2e5, seeds=1)
     page = perepisode.report(perepisode.evaluate(runs), runs=runs)
 
-What a command refuses is refused here with the same sentence, as `perepisode.config.ConfigError`, a ValueError.
+Invalid input raises `perepisode.config.ConfigError`, a ValueError, with the message of the command line.
+
+The signatures repeat the options of the commands in cli.py, so that editors and `help()` show them with Python's types.
 """
 
 from __future__ import annotations
@@ -12,18 +14,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from perepisode import environments, plugins, settings
-from perepisode.cli import Evaluate, TrainOptions, Watch, silently
+from perepisode import environments, plugins
+from perepisode.cli import Evaluate, TrainOptions, Watch, silent
 from perepisode.config import PAPER_SEEDS, EvalConfig
 from perepisode.environments import ENVIRONMENTS
 from perepisode.environments.base import Environment
 from perepisode.methods import METHODS, Objective
+from perepisode.settings import check_fields
 
 
 def make(env: str | type[Environment], **options: Any) -> Environment:
-    """A world, given by name, as `file.py:Class` or `module:Class`, or as the class; options have their defaults."""
-    plugins.use()
-    return environments.make(plugins.named("env", env, ENVIRONMENTS), **options)
+    """An environment by name, as `file.py:Class` or `module:Class`, or as the class; `options` are its settings."""
+    plugins.load_plugins()
+    return environments.make(plugins.resolve("env", env, ENVIRONMENTS), **options)
 
 
 def train(
@@ -40,29 +43,30 @@ def train(
     checkpoint_seconds: float = 600.0,
     chunk: int = 10,
     quiet: bool = False,
-    **given: Any,
+    **settings: Any,
 ) -> list[Path]:
     """Train agents and return their run folders.
 
-    A world or a method is given by name, as `file.py:Class` or `module:Class`, or as the class itself.  Every other
-    word is a setting of the method, the world or the learner: `budget=1`, or `budget=[1, 2]` for one run each.
+    Give an environment or a method by name, as `file.py:Class` or `module:Class`, or as the class.  Every further
+    keyword is a setting of the method, the environment or PPO: `budget=1`, or `budget=[1, 2]` for one run each.
     """
-    plugins.use()
-    asked = TrainOptions(
-        env=plugins.named("env", env, ENVIRONMENTS),
+    plugins.load_plugins()
+    options = TrainOptions(
+        env=plugins.resolve("env", env, ENVIRONMENTS),
         dilemma=dilemma,
-        method=tuple(_word(one) for one in _several(method)),
-        gamma=_several(gamma),
-        seeds=_several(seeds),
-        total_timesteps=_plain(total_timesteps),
+        method=tuple(map(_method_name, _as_tuple(method))),
+        gamma=_as_tuple(gamma),
+        seeds=_as_tuple(seeds),
+        total_timesteps=_as_python(total_timesteps),
         detector=detector,
         cost_per=cost_per,
         checkpoint_seconds=checkpoint_seconds,
         chunk=chunk,
         out=Path(out),
     )
-    settings.check_fields(asked)
-    return [one.path for one in asked.train({name: list(map(str, _several(x))) for name, x in given.items()}, quiet)]
+    check_fields(options)
+    given = {name: list(map(str, _as_tuple(values))) for name, values in settings.items()}
+    return [folder.path for folder in options.train(given, quiet)]
 
 
 def evaluate(
@@ -75,12 +79,12 @@ def evaluate(
     seed: int = EvalConfig.seed,
     quiet: bool = False,
 ) -> Path:
-    """Judge run folders, folders of them, or agents by name or file; the path of the episodes table."""
-    plugins.use()
+    """Evaluate run folders, folders of them, or agents by name or file; returns the path of the episodes table."""
+    plugins.load_plugins()
     table = None if out is None else Path(out)
-    asked = Evaluate(tuple(map(Path, _several(paths))), table, num_envs, num_steps, episodes_per_env, seed)
-    settings.check_fields(asked)
-    return asked.evaluate(silently if quiet else print)
+    command = Evaluate(tuple(map(Path, _as_tuple(paths))), table, num_envs, num_steps, episodes_per_env, seed)
+    check_fields(command)
+    return command.evaluate(silent if quiet else print)
 
 
 def watch(
@@ -95,25 +99,25 @@ def watch(
     runs: str | Path | None = None,
     quiet: bool = False,
 ) -> Path:
-    """Replay the worst episodes of a table, a run folder or an agent; the path of the page to watch them on."""
-    plugins.use()
-    home = None if runs is None else Path(runs)
-    asked = Watch(Path(source), worst, abstaining, _several(row), method, arm, home, Path(out))
-    settings.check_fields(asked)
-    return asked.replay(silently if quiet else print)
+    """Replay the worst episodes of a table, a run folder or an agent; returns the path of the page."""
+    plugins.load_plugins()
+    runs_folder = None if runs is None else Path(runs)
+    command = Watch(Path(source), worst, abstaining, _as_tuple(row), method, arm, runs_folder, Path(out))
+    check_fields(command)
+    return command.replay(silent if quiet else print)
 
 
-def _word(method: str | type[Objective]) -> str:
-    return method if isinstance(method, str) else plugins.named("method", method, METHODS)
+def _method_name(method: str | type[Objective]) -> str:
+    return method if isinstance(method, str) else plugins.resolve("method", method, METHODS)
 
 
-def _several(given: Any) -> tuple[Any, ...]:
-    """One value, or several."""
+def _as_tuple(given: Any) -> tuple[Any, ...]:
+    """One value or several as a tuple."""
     if isinstance(given, str | Path | type) or not isinstance(given, Iterable):
         given = (given,)
-    return tuple(map(_plain, given))
+    return tuple(map(_as_python, given))
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
+def _as_python(value: Any) -> Any:
+    """A NumPy or JAX scalar as a Python number."""
     return value.item() if hasattr(value, "item") else value

@@ -1,98 +1,105 @@
-"""The command line: `perepisode train | evaluate | agents | distill | matrix | study | report | watch | bench | demo`.
+"""The command line: `perepisode COMMAND`.
 
-Each command is a dataclass whose fields are its options and whose call does the work.  Heavy imports happen inside
-the calls, so that help, planning and mistakes are answered at once.
+Each command is a dataclass: its fields are the options, and calling it does the work.  Heavy imports happen inside the
+calls, so that help, planning and error messages appear at once.
 """
 # pyright: reportInvalidTypeForm=false
-# For the groups of settings, which are made: beside a field its comment would be read as its help.
+# The groups of settings are classes made at run time.  tyro would show a comment beside such a field as its help.
 
 import contextlib
 import io
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from errno import EDQUOT, EIO, ENOSPC
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import console, lazy, legacy, plugins, safe_io, settings
+from perepisode import __version__, console, lazy, legacy, plugins, safe_io, settings
 from perepisode.config import PAPER_SEEDS, ConfigError, EvalConfig, PPOConfig
 from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS
 from perepisode.runs import Run, RunFolder
 from perepisode.settings import setting
 
+ABOUT = (
+    "Safe RL with per-episode limits: train agents under a limit on violations in every episode, and evaluate any "
+    "agent by its worst episodes instead of its mean."
+)
 EXIT_RESUME, EXIT_DISK = 75, 74  # sysexits' TEMPFAIL and IOERR
 EXIT_USAGE, EXIT_DIVERGED = 2, 3
 
 
-def _help(text: str, **more: Any) -> Any:
-    return tyro.conf.arg(help=text, **more)
-
-
-_Steps = Annotated[
-    float | None,
-    _help("Environment steps per run; the default is 1e6, or 1e9 on craftax.", aliases=("--steps",), metavar="NUMBER"),
-]
+def _option(metavar: str, **more: Any) -> Any:
+    """How an option is shown whose default is None or empty, and so says nothing."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="", **more)
 
 
 def _group(about: str, owners: Iterable[type], *others: type) -> Any:
-    """A group of options, one for each setting of these classes; every one takes several values.
+    """A group of options, one for each setting of the owners; each takes several values.
 
-    A name that is an option of `others` already is none again: that option serves both, or --set where it cannot.
+    A name that is already an option of `others` gets no second option: that option, or --set, serves both.
     """
-    taken = {one.name for other in others for one in fields(other)}
-    said: dict[str, dict[str, list[str]]] = {}
+    taken = {member.name for other in others for member in fields(other)}
+    helps: dict[str, dict[str, list[str]]] = {}  # by setting, the owners that share a help text
     for owner in owners:
-        for name, one in settings.of(owner).items():
-            if name in taken:
-                continue
-            said.setdefault(name, {}).setdefault(one.described, []).append(getattr(owner, "name", ""))
+        for name, declared in settings.of(owner).items():
+            if name not in taken:
+                helps.setdefault(name, {}).setdefault(declared.described, []).append(getattr(owner, "name", ""))
     options = []
-    for name, helps in said.items():
-        text = "; ".join(f"{', '.join(whose)}: {line}" if any(whose) else line for line, whose in helps.items())
-        shown = tyro.conf.arg(help=text, help_behavior_hint="", metavar="VALUE ...")
-        options.append((name, Annotated[tuple[str, ...], shown], ()))
+    for name, texts in helps.items():
+        text = "; ".join(f"{', '.join(names)}: {line}" if any(names) else line for line, names in texts.items())
+        options.append((name, Annotated[tuple[str, ...], _option("VALUE ...", help=text)], ()))
     return make_dataclass("Settings", options, frozen=True, namespace={"__doc__": about})
 
 
+_ENVIRONMENTS = f"Environment: {', '.join(ENVIRONMENTS)}, or your own as file.py:Class."
 _METHODS = (
-    f"One or several of {', '.join(METHODS)}, or your own as file.py:Class; they train side by side.  Settings given "
-    "below go to every one of them that has such a setting.  What only one of them is to have follows its name: "
+    f"One or several of {', '.join(METHODS)}, or your own as file.py:Class.  They train in parallel.  A setting below "
+    "applies to every method that has it.  A setting of one method follows its name: "
     "--method esr:budget=1,2:accrued_obs=scaled ser:weight=0.1 lagrangian:budget=0.5."
 )
 
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What `train` is asked beside settings."""
+    """The options of `train`, without the settings."""
 
-    env: Annotated[str, _help(f"Environment: {', '.join(ENVIRONMENTS)}, or your own as file.py:Class.")] = "temptation"
-    dilemma: str | None = None  # What is to be avoided; the world's first dilemma if left out.
-    method: Annotated[tuple[str, ...], _help(_METHODS)] = ("esr",)
-    gamma: tuple[float, ...] = settings.like(Run, "gamma", (0.99,))  # Discount factor in (0, 1].
-    seeds: tuple[int, ...] = settings.like(Run, "seed", PAPER_SEEDS)  # One run for each.
-    total_timesteps: _Steps = settings.like(Run, "total_timesteps", None)
-    detector: str = "exact"  # Count the objective is charged with: exact, or the paper's state difference.
-    # What costs one violation: a `step` with any (the paper), or every `event` in it.
+    env: Annotated[str, tyro.conf.arg(help=_ENVIRONMENTS)] = "temptation"
+    # The dilemma whose violations the method limits; default: the environment's first.
+    dilemma: Annotated[str | None, _option("STR")] = None
+    method: Annotated[tuple[str, ...], tyro.conf.arg(metavar="STR ...", help=_METHODS)] = ("esr",)
+    # Discount factor in (0, 1].
+    gamma: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT ...")] = settings.like(Run, "gamma", (0.99,))
+    # Seeds; each is one run.
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = settings.like(Run, "seed", PAPER_SEEDS)
+    # Environment steps per run; default: 1e6, or 1e9 on craftax.
+    total_timesteps: Annotated[float | None, _option("NUMBER", aliases=("--steps",))] = settings.like(
+        Run, "total_timesteps", None
+    )
+    detector: str = "exact"  # Violation counter in training: `exact`, or `paper`, the paper's state difference.
+    # Unit of cost: `step` charges a step with violations once, as in the paper; `event` charges every violation.
     cost_per: str = "step"
-    # Settings as name=value or name=value,value: those of your own method or world, or any of those below.
-    set: tuple[str, ...] = ()
-    checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
-    chunk: int = setting(10, low=1, high=1000)  # Updates between two looks at signals and files.
-    out: Path = Path("out")  # Folder of run folders.
+    # Settings as name=value or name=value,value: of your own method or environment, or any of those below.
+    set: Annotated[tuple[str, ...], _option("NAME=VALUE ...")] = ()
+    checkpoint_seconds: float = setting(600.0, low=0)  # Seconds between checkpoints.
+    chunk: int = setting(10, low=1, high=1000)  # Updates between two checks for signals and checkpoints.
+    out: Path = Path("out")  # Folder for the run folders.
 
     def runs_with(self, given: dict[str, list[str]]) -> tuple[list[Run], dict[str, bytes]]:
-        """The runs that are asked for with these settings, checked, and the files that they name by digest."""
-        env_id = plugins.named("env", self.env, ENVIRONMENTS)
+        """The validated runs for these settings, and the contents by digest of the files that the settings name."""
+        env_id = plugins.resolve("env", self.env, ENVIRONMENTS)
         env, files, runs = ENVIRONMENTS[env_id], {}, []
-        run = Run(
+        base = Run(
             env=env_id,
             dilemma=self.dilemma or env.dilemmas[0],
             total_timesteps=int(self.total_timesteps or env.total_timesteps),
@@ -101,21 +108,21 @@ class TrainOptions:
             ppo=env.ppo,
         )
         methods = [MethodSpec.read(text) for text in self.method]
-        for method, texts in zip(methods, _each(methods, given, (env, PPOConfig))):
-            values = _values(texts, {"method": METHODS[method.name], "env": env, "ppo": PPOConfig}, files)
-            for own, options, config in product(*map(_combinations, values.values())):
-                one = replace(run, method=method.name, method_settings=own, env_settings=options)
-                one = replace(one, ppo=replace(env.ppo, **config))
-                runs += [replace(one, gamma=gamma, seed=seed) for gamma in self.gamma for seed in self.seeds]
+        for method, texts in zip(methods, _settings_by_method(methods, given, (env, PPOConfig))):
+            values = _parse_settings(texts, {"method": METHODS[method.name], "env": env, "ppo": PPOConfig}, files)
+            for method_settings, env_settings, ppo in product(*map(_combinations, values.values())):
+                run = replace(base, method=method.name, method_settings=method_settings, env_settings=env_settings)
+                run = replace(run, ppo=replace(env.ppo, **ppo))
+                runs += [replace(run, gamma=gamma, seed=seed) for gamma in self.gamma for seed in self.seeds]
         if not runs:
             raise ConfigError("there is no run to train; give at least one of --method, --seeds and --gamma")
-        found = Counter(run.checked().id for run in runs)
-        if twice := [run for run in runs if found[run.id] > 1]:
+        counts = Counter(run.checked().id for run in runs)
+        if twice := [run for run in runs if counts[run.id] > 1]:
             raise ConfigError(f"the same run was given twice: {twice[0].method} {twice[0].arm}, seed {twice[0].seed}")
         return runs, files
 
     def train(self, given: dict[str, list[str]], quiet: bool = False) -> list[RunFolder]:
-        """Train those runs, each population in a program of its own."""
+        """Train these runs; each population is one program."""
         lazy.require("train")
         runs, files = self.runs_with(given)
         from perepisode.study.packing import pack
@@ -128,150 +135,155 @@ class TrainOptions:
         from perepisode.training.progress import Progress, for_this_terminal
 
         use_cache()
-        say = silently if quiet else print
+        log = silent if quiet else print
         if len(populations) > 1:
-            say(f"{len(runs)} runs in {len(populations)} populations, one after the other: each has its own program")
+            log(f"{len(runs)} runs in {len(populations)} populations, one after the other: each is a separate program")
         folders = []
         for members in populations:
             progress = Progress() if quiet else for_this_terminal(runs)
-            folders += train(members, TrainingOptions(self.out, self.chunk, self.checkpoint_seconds, progress, files, say))
+            options = TrainingOptions(self.out, self.chunk, self.checkpoint_seconds, progress, files, log)
+            folders += train(members, options)
         for folder in folders:
-            say(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
+            log(f"{folder.path}: diverged, {folder.failed}" if folder.failed else f"wrote {folder.path}")
         return folders
 
 
-LEARNT = "Several values are swept.  Defaults are the paper's; temptation has its own."
-PPO_OPTIONS = _group(LEARNT, [PPOConfig], TrainOptions)
+PPO_ABOUT = "Several values are swept.  Defaults are the paper's; temptation has its own."
+PPO_OPTIONS = _group(PPO_ABOUT, [PPOConfig], TrainOptions)
 ENV_OPTIONS = _group("Several values are swept.", ENVIRONMENTS.values(), TrainOptions, PPO_OPTIONS)
 METHOD_OPTIONS = _group("Several values are swept.", METHODS.values(), TrainOptions, PPO_OPTIONS, ENV_OPTIONS)
 
 
 @dataclass(frozen=True)
 class Train(TrainOptions):
-    """Train agents: every combination of methods, settings and seeds, side by side where one program allows."""
+    """Train agents: every combination of methods, settings and seeds, in parallel where one program can hold them."""
 
     method_settings: tyro.conf.OmitArgPrefixes[METHOD_OPTIONS] = field(default_factory=METHOD_OPTIONS)
-    world_settings: tyro.conf.OmitArgPrefixes[ENV_OPTIONS] = field(default_factory=ENV_OPTIONS)
-    learner_settings: tyro.conf.OmitArgPrefixes[PPO_OPTIONS] = field(default_factory=PPO_OPTIONS)
+    env_settings: tyro.conf.OmitArgPrefixes[ENV_OPTIONS] = field(default_factory=ENV_OPTIONS)
+    ppo_settings: tyro.conf.OmitArgPrefixes[PPO_OPTIONS] = field(default_factory=PPO_OPTIONS)
 
     def __call__(self) -> int:
         folders = self.train(self._given())
-        lost = [folder.path.name for folder in folders if folder.failed]
-        if len(lost) == len(folders):
+        diverged = [folder.path.name for folder in folders if folder.failed]
+        if len(diverged) == len(folders):
             print("perepisode: every run diverged; try a smaller learning rate", file=sys.stderr)
             return EXIT_DIVERGED
-        print(f"next: perepisode evaluate {self.out}" + (f" (without {', '.join(lost)}: diverged)" if lost else ""))
+        without = f" (without {', '.join(diverged)}: diverged)" if diverged else ""
+        print(f"next: perepisode evaluate {self.out}{without}")
         return 0
 
     def runs(self) -> tuple[list[Run], dict[str, bytes]]:
-        """The runs this command asks for, checked, and the files that they name by digest."""
+        """The validated runs of this command, and the contents by digest of the files that its settings name."""
         return self.runs_with(self._given())
 
     def _given(self) -> dict[str, list[str]]:
-        """Every setting on the command line, by name, with its values as they were typed."""
-        found: dict[str, list[str]] = {}
-        for group in (self.method_settings, self.world_settings, self.learner_settings):
-            found |= {name: list(values) for name, values in vars(group).items() if values}
+        """Every setting on the command line by name, with its values as typed."""
+        given: dict[str, list[str]] = {}
+        for group in (self.method_settings, self.env_settings, self.ppo_settings):
+            given |= {name: list(values) for name, values in vars(group).items() if values}
         for text in self.set:
             name, equals, values = text.partition("=")
             if not equals:
-                raise ConfigError(f"--set {text!r} is no assignment; write name=value")
-            if name in found:
+                raise ConfigError(f"--set {text!r} is not an assignment; write name=value")
+            if name in given:
                 raise ConfigError(f"{name} is given twice; give its values together: --set {name}=1,2")
-            found[name] = values.split(",")
-        return found
+            given[name] = values.split(",")
+        return given
 
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method on the command line, with the settings that follow its name, as they were typed."""
+    """A method on the command line with the settings that follow its name, as typed."""
 
     name: str
     own: dict[str, list[str]]
 
     @classmethod
     def read(cls, text: str) -> "MethodSpec":
-        parts = text.split(":")  # your own method has a colon in its name: module:Class:beta=0.1
-        chosen = cls(plugins.named("method", ":".join(part for part in parts if "=" not in part), METHODS), {})
+        parts = text.split(":")  # a method of your own has a colon in its name: module:Class:beta=0.1
+        spec = cls(plugins.resolve("method", ":".join(part for part in parts if "=" not in part), METHODS), {})
         for part in parts:
             name, equals, values = part.partition("=")
-            if equals and name not in chosen.known and (new := legacy.setting(name, chosen.name)) in chosen.known:
-                _renamed({name: new})
+            if not equals:
+                continue
+            if name not in spec.known and (new := legacy.new_setting(name, spec.name)) in spec.known:
+                _print_renamed(name, new)
                 name = new
-            if equals and name not in chosen.known:
-                listed = ", ".join(chosen.known) or "no settings"
-                raise ConfigError(f"--method {text}: {chosen.name} has no setting {name!r}; it has {listed}")
-            if name in chosen.own:
+            if name not in spec.known:
+                listed = ", ".join(spec.known) or "no settings"
+                raise ConfigError(f"--method {text}: {spec.name} has no setting {name!r}; it has {listed}")
+            if name in spec.own:
                 raise ConfigError(f"--method {text}: {name} is given twice; give its values together: {name}=1,2")
-            if equals:
-                chosen.own[name] = [legacy.value(name, one) for one in values.split(",")]
-        return chosen
+            spec.own[name] = [legacy.new_value(name, value) for value in values.split(",")]
+        return spec
 
     @property
     def known(self) -> dict[str, settings.Setting]:
         return settings.of(METHODS[self.name])
 
     def takes(self, name: str) -> bool:
-        """A setting that is given to all methods."""
+        """Whether a setting given to all methods applies to this one."""
         return name in self.known and name not in self.own
 
 
-def _each(
+def _settings_by_method(
     methods: list[MethodSpec], shared: dict[str, list[str]], others: tuple[type, ...]
 ) -> list[dict[str, list[str]]]:
-    """The settings of each method's runs: its own, and those given to all that are its own, the world's or nobody's."""
-    elsewhere = {name for other in others for name in settings.of(other)}
-    found = [{f"method.{name}": texts for name, texts in method.own.items()} for method in methods]
+    """Each method's settings: its own, and the shared ones that it has or that no method on the command line has."""
+    of_others = {name for other in others for name in settings.of(other)}
+    by_method = [{f"method.{name}": texts for name, texts in method.own.items()} for method in methods]
     for name, texts in shared.items():
         bare = name.removeprefix("method.")
         takers = [method for method in methods if method.takes(bare)]
-        if len({method.known[bare].help for method in takers}) > 1:
-            means = {method.known[bare].help: method.name for method in takers}
-            said = " and ".join(f"{help!r} to {method}" for help, method in means.items())
-            apart = " ".join(f"{method.name}:{bare}=..." for method in takers)
-            raise ConfigError(f"{bare} means {said}; give each its own: --method {apart}")
+        meanings = {method.known[bare].help: method.name for method in takers}
+        if len(meanings) > 1:
+            listed = " and ".join(f"{meaning!r} to {method}" for meaning, method in meanings.items())
+            separate = " ".join(f"{method.name}:{bare}=..." for method in takers)
+            raise ConfigError(f"{bare} means {listed}; give each its own: --method {separate}")
         known = any(bare in method.known for method in methods)
-        if known and not takers and bare not in elsewhere:
+        if known and not takers and bare not in of_others:
             raise ConfigError(f"{bare} is given twice: every method that has it was given its own")
-        for method, given in zip(methods, found):
-            if method in takers or not known or bare in elsewhere:
+        for method, given in zip(methods, by_method):
+            if method in takers or not known or bare in of_others:
                 given[name] = texts
-    return found
+    return by_method
 
 
-def _values(texts: dict[str, list[str]], owners: dict[str, type], files: dict[str, bytes]):
-    """Every setting as values, by whose it is; `files` gets the content of those that name one."""
+def _parse_settings(texts: dict[str, list[str]], owners: dict[str, type], files: dict[str, bytes]):
+    """Every setting's values, grouped by owner; `files` receives the contents of the files that settings name."""
     given: dict[str, dict[str, list[Any]]] = {owner: {} for owner in owners}
     for name, typed in texts.items():
-        owner, one = _owner(name, owners)
-        if one.name in given[owner]:
-            raise ConfigError(f"{one.name} is given twice; give its values together: --set {owner}.{one.name}=1,2")
+        owner, declared = _owner_of(name, owners)
+        if declared.name in given[owner]:
+            together = f"--set {owner}.{declared.name}=1,2"
+            raise ConfigError(f"{declared.name} is given twice; give its values together: {together}")
         if len(set(typed)) < len(typed):
-            raise ConfigError(f"--{one.name} {' '.join(typed)} names a value twice")
-        contents = [safe_io.content(text, "give another file") for text in typed if one.file]
-        given[owner][one.name] = values = list(map(safe_io.digest, contents) if one.file else map(one.read, typed))
+            raise ConfigError(f"--{declared.name} {' '.join(typed)} names a value twice")
+        contents = [safe_io.read_bytes(text, "give another file") for text in typed if declared.file]
+        values = list(map(safe_io.digest, contents) if declared.file else map(declared.parse, typed))
+        given[owner][declared.name] = values
         files |= zip(values, contents)
     return given
 
 
-def _owner(name: str, owners: dict[str, type]) -> tuple[str, settings.Setting]:
-    """Whose setting this is; `world.name` and the like tell two of one name apart."""
-    kind, dot, bare = name.rpartition(".")
-    kind = {"world": "env", "learner": "ppo"}.get(kind, kind)
-    known = {whose: settings.of(cls) for whose, cls in owners.items() if not dot or whose == kind}
-    found = [(whose, own[bare]) for whose, own in known.items() if bare in own]
-    if not found:  # by the name that it had in version 0.1
-        own_names = {whose: legacy.setting(bare, getattr(cls, "name", "")) for whose, cls in owners.items()}
-        found = [(whose, own[new]) for whose, own in known.items() if (new := own_names[whose]) in own]
-        for _, one in found[:1]:
-            _renamed({bare: one.name})
+def _owner_of(name: str, owners: dict[str, type]) -> tuple[str, settings.Setting]:
+    """The owner of a setting; a prefix, as in `env.name`, distinguishes two of the same name."""
+    prefix, dot, bare = name.rpartition(".")
+    prefix = {"world": "env", "learner": "ppo"}.get(prefix, prefix)
+    known = {owner: settings.of(cls) for owner, cls in owners.items() if not dot or owner == prefix}
+    found = [(owner, declared[bare]) for owner, declared in known.items() if bare in declared]
+    if not found:  # perhaps its name in version 0.1
+        renamed = {owner: legacy.new_setting(bare, getattr(cls, "name", "")) for owner, cls in owners.items()}
+        found = [(owner, declared[new]) for owner, declared in known.items() if (new := renamed[owner]) in declared]
+        for _, declared in found[:1]:
+            _print_renamed(bare, declared.name)
     if len(found) == 1:
         return found[0]
     if found:
-        both = " and ".join(f"{whose}.{bare}" for whose, _ in found)
+        both = " and ".join(f"{owner}.{bare}" for owner, _ in found)
         raise ConfigError(f"{bare} could be {both}; write --set {found[0][0]}.{bare}=...")
-    names = {whose: getattr(cls, "name", "PPO") for whose, cls in owners.items()}
-    listed = "; ".join(f"{names[whose]} has {', '.join(own) or 'none'}" for whose, own in known.items())
+    names = {owner: getattr(cls, "name", "PPO") for owner, cls in owners.items()}
+    listed = "; ".join(f"{names[owner]} has {', '.join(declared) or 'none'}" for owner, declared in known.items())
     raise ConfigError(f"no setting is called {name!r} here; {listed or 'write method.name, env.name or ppo.name'}")
 
 
@@ -281,15 +293,15 @@ def _combinations(given: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Judge finished runs in the detector-only world; one row an episode."""
+    """Evaluate finished runs in environments that only count violations, and write a table with one row per episode."""
 
     # Run folders, folders of them, or agents by name or file (`perepisode agents`).
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    # Episodes table to write or extend; episodes.parquet in the first folder, or here, if left out.
-    out: Path | None = None
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("PATH ...")]
+    # Episodes table to write or extend; default: episodes.parquet in the first folder, or here.
+    out: Annotated[Path | None, _option("PATH")] = None
     num_envs: int = settings.like(EvalConfig, "num_envs")  # Parallel environments per agent.
     num_steps: int = settings.like(EvalConfig, "num_steps")  # Steps per environment: the paper's window.
-    # First episodes of each environment, however long they take: the unbiased protocol.
+    # Episodes counted per environment, its first ones however long they take: the unbiased protocol.
     episodes_per_env: int = settings.like(EvalConfig, "episodes_per_env")
     seed: int = settings.like(EvalConfig, "seed")  # Seed of the evaluation environments.
 
@@ -297,30 +309,30 @@ class Evaluate:
         from perepisode.report import text_summary
 
         out = self.evaluate()
-        text_summary.judged(out)
-        runs = " ".join(dict.fromkeys(str(_home(path) if path.is_dir() else path) for path in self.paths))
+        text_summary.evaluated(out)
+        runs = " ".join(dict.fromkeys(str(_runs_folder(path) if path.is_dir() else path) for path in self.paths))
         print(f"wrote {out}\nnext: perepisode report {out} --runs {runs}")
         return 0
 
-    def evaluate(self, say: Callable[[str], None] = print) -> Path:
-        """Do so; the table's path."""
+    def evaluate(self, log: Callable[[str], None] = print) -> Path:
+        """Evaluate, and return the path of the table."""
         _prepare_jax("evaluate")
         from perepisode.evaluation.rollout import evaluate
 
         if not self.paths:
             raise ConfigError("no run given; name run folders, a folder of them, or agents")
-        out = self.out or _home(self.paths[0]) / "episodes.parquet"
-        return evaluate(self.paths, out, self.num_envs, self.num_steps, self.episodes_per_env, self.seed, say)
+        out = self.out or _runs_folder(self.paths[0]) / "episodes.parquet"
+        return evaluate(self.paths, out, self.num_envs, self.num_steps, self.episodes_per_env, self.seed, log)
 
 
 @dataclass(frozen=True)
 class Distill:
-    """Fit a utility to the preferences of a pool of episodes (Eq. 6)."""
+    """Fit a utility to the preferences over a pool of episodes (Eq. 6)."""
 
-    # Episodes tables with the pool: unconstrained, ERM and SER agents.
-    episodes: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    dilemma: str = "no_killing"  # Whose violations the utility orders.
-    tolerance: float = setting(0.5, low=0)  # Violations an episode may have and still count as clean.
+    # Episodes tables of the pool: unconstrained, ERM and SER agents.
+    episodes: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("PATH ...")]
+    dilemma: str = "no_killing"  # Dilemma whose violations the utility orders.
+    tolerance: float = setting(0.5, low=0)  # Violations up to which an episode counts as clean.
     out: Path = Path("utility.json")  # File to write.
 
     def __call__(self) -> int:
@@ -334,27 +346,30 @@ class Distill:
 
 @dataclass(frozen=True)
 class Report:
-    """Figures, tables and one HTML page from episodes tables, ours or anybody's."""
+    """Write figures, tables and one HTML page from episodes tables of any library."""
 
-    # Episodes tables, parquet or CSV; at least method, seed, return, violations or cost.
-    episodes: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    # Episodes tables, parquet or CSV, with at least the columns method, seed, return, and violations or cost.
+    episodes: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("PATH ...")]
     out: Path = Path("report")  # Folder to write.
-    runs: tuple[Path, ...] = ()  # Folders of run folders, or agents by name or file, for training curves and λ.
-    utilities: tuple[Path, ...] = ()  # Distilled utilities to draw.
-    exact: tuple[Path, ...] = ()  # Exact optima (JSON) to draw beside what was learned.
-    watch: tuple[Path, ...] = ()  # Folders that `perepisode watch` wrote, to link to.
-    # Your own words, with numbers read from the report's tables (docs/how-to/plots-and-tables.md).
-    discussion: Path | None = None
-    cost_limit: float | None = setting(None, low=0)  # What an episode may have: how many are over it, and by how much.
-    alpha: float = setting(0.1, above=0, high=1)  # Share of the episodes, the worst ones, that the CVaR averages.
-    # What methods are called, as method=name: --names ppo_lag="PPO Lagrangian" cpo=CPO.
-    names: tuple[str, ...] = ()
+    # Folders of run folders, or agents by name or file: adds learning curves and λ.
+    runs: Annotated[tuple[Path, ...], _option("PATH ...")] = ()
+    utilities: Annotated[tuple[Path, ...], _option("PATH ...")] = ()  # Distilled utilities to draw.
+    exact: Annotated[tuple[Path, ...], _option("PATH ...")] = ()  # Exact optima (JSON) to draw beside the results.
+    watch: Annotated[tuple[Path, ...], _option("PATH ...")] = ()  # Folders that `perepisode watch` wrote, to link to.
+    # Your own discussion, with numbers read from the report's tables; see docs/how-to/plots-and-tables.md
+    discussion: Annotated[Path | None, _option("PATH")] = None
+    # Cost limit per episode: adds how many episodes exceed it, and by how much.
+    cost_limit: Annotated[float | None, _option("NUMBER")] = setting(None, low=0)
+    # Share of the worst episodes that the CVaR (conditional value at risk) averages.
+    alpha: float = setting(0.1, above=0, high=1)
+    # Names of methods on the page, as method=name: --names ppo_lag="PPO Lagrangian" cpo=CPO.
+    names: Annotated[tuple[str, ...], _option("NAME ...")] = ()
 
     def __call__(self) -> int:
         from perepisode.report import report, text_summary
 
         given = {name: value for name, value in vars(self).items() if name not in ("episodes", "names")}
-        page = report(self.episodes, **given, names=_named(self.names), echo=text_summary.report)
+        page = report(self.episodes, **given, names=_parse_names(self.names), echo=text_summary.report)
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 
@@ -363,15 +378,15 @@ class Report:
 class Watch:
     """Replay the worst episodes and write a page to watch them on."""
 
-    # An episodes table, a run folder whose table lies beside it, or an agent by name or file.
+    # An episodes table, a run folder with its table beside it, or an agent by name or file.
     source: Annotated[Path, tyro.conf.Positional]
-    worst: int = setting(5, low=0)  # How many of the worst episodes, each in another world.
-    # Also so many episodes with one violation, those with most further chances that were let be.
+    worst: int = setting(5, low=0)  # Worst episodes to replay, each from another environment.
+    # Episodes with one violation to replay as well: those in which the agent abstained most often.
     abstaining: int = setting(0, low=0)
-    row: tuple[int, ...] = ()  # Rows of the table to replay instead.
-    method: str | None = None  # Only episodes of this method.
-    arm: str | None = None  # Only episodes of this arm, e.g. k=1.
-    runs: Path | None = None  # Folder of run folders, if not the table's own folder.
+    row: Annotated[tuple[int, ...], _option("INT ...")] = ()  # Rows of the table to replay instead.
+    method: Annotated[str | None, _option("STR")] = None  # Only episodes of this method.
+    arm: Annotated[str | None, _option("STR")] = None  # Only episodes of this arm, e.g. k=1.
+    runs: Annotated[Path | None, _option("PATH")] = None  # Folder of run folders; default: the table's own folder.
     out: Path = Path("watch")  # Folder to write.
 
     def __call__(self) -> int:
@@ -379,34 +394,38 @@ class Watch:
         print(f"wrote {page}\nnext: open it in a browser")
         return 0
 
-    def replay(self, say: Callable[[str], None] = print) -> Path:
-        """Do so; the page's path."""
+    def replay(self, log: Callable[[str], None] = print) -> Path:
+        """Replay, and return the path of the page."""
         _prepare_jax("watch")
         from perepisode.replay.watch import watch
 
         return watch(
-            self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.abstaining, say
+            self.source, self.out, self.worst, self.row, self.method, self.arm, self.runs, self.abstaining, log
         )
 
 
 @dataclass(frozen=True)
 class BenchCommand:
-    """Measure how fast this machine trains on Craftax, and with how much memory."""
+    """Measure the training speed and memory of this machine on Craftax."""
 
-    populations: tuple[int, ...] = setting((), low=1)  # Runs side by side; 1 3 8 16, or 1 3 on a CPU, if left out.
-    num_envs: int | None = setting(None, low=1)  # Worlds of each training run; 1024, or 64 on a CPU, if left out.
-    hidden_size: int | None = setting(None, low=1)  # Width of the network; 512, or 128 on a CPU, if left out.
-    precision: tuple[Literal["bf16", "fp32"], ...] = ("bf16",)  # Matrix products.
-    profile: bool = False  # Also say what part of an update goes to acting, recurrence, products and optimizer.
+    # Runs that train in parallel; default: 1 3 8 16, or 1 3 on a CPU.
+    populations: Annotated[tuple[int, ...], _option("INT ...")] = setting((), low=1)
+    # Environments per run; default: 1024, or 64 on a CPU.
+    num_envs: Annotated[int | None, _option("INT")] = setting(None, low=1)
+    # Width of the network; default: 512, or 128 on a CPU.
+    hidden_size: Annotated[int | None, _option("INT")] = setting(None, low=1)
+    # Precision of matrix products: bf16, fp32 or both.
+    precision: Annotated[tuple[Literal["bf16", "fp32"], ...], tyro.conf.arg(metavar="STR ...")] = ("bf16",)
+    profile: bool = False  # Also measure which share of an update each part takes.
     out: Path = Path("bench.json")  # File to write.
 
     def __call__(self) -> int:
         if not self.precision:
             raise ConfigError("there is nothing to measure; give --precision bf16, fp32 or both")
         _prepare_jax("bench")
-        from perepisode.study.bench import bench, here
+        from perepisode.study.bench import bench, defaults
 
-        populations, config = here()
+        populations, config = defaults()
         config = replace(
             config, num_envs=self.num_envs or config.num_envs, hidden_size=self.hidden_size or config.hidden_size
         )
@@ -417,7 +436,7 @@ class BenchCommand:
 
 @dataclass(frozen=True)
 class Version:
-    """Print the versions a result depends on."""
+    """Print the versions that a result depends on: perepisode, Python and the libraries."""
 
     def __call__(self) -> int:
         from perepisode.runs import versions
@@ -430,79 +449,106 @@ def _commands() -> Any:
     from perepisode.agents import cli as agents
     from perepisode.study import cli as study
 
-    def command(cls, name):
-        return Annotated[cls, tyro.conf.subcommand(name)]
-
-    kinds = (
-        command(Train, "train"),
-        command(Evaluate, "evaluate"),
-        command(agents.Agents, "agents"),
-        command(Distill, "distill"),
-        command(study.MatrixCommand, "matrix"),
-        command(study.StudyCommand, "study"),
-        command(Report, "report"),
-        command(Watch, "watch"),
-        command(BenchCommand, "bench"),
-        command(study.DemoCommand, "demo"),
-        command(Version, "version"),
-    )
-    union: Any = kinds[0]
-    for kind in kinds[1:]:
-        union = union | kind
+    commands = {
+        "train": Train,
+        "evaluate": Evaluate,
+        "agents": agents.Agents,
+        "distill": Distill,
+        "matrix": study.MatrixCommand,
+        "study": study.StudyCommand,
+        "report": Report,
+        "watch": Watch,
+        "bench": BenchCommand,
+        "demo": study.DemoCommand,
+        "version": Version,
+    }
+    union: Any = None
+    for name, cls in commands.items():
+        command = Annotated[cls, tyro.conf.subcommand(name)]
+        union = command if union is None else union | command
     return union
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point; wrong input is one line on stderr and exit code 2."""
+    """Entry point; invalid input is one line on stderr and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
     console.write_anything()
     try:
+        if arguments == ["--version"]:
+            print(f"perepisode {__version__}")
+            sys.exit(0)
         command = parsed(arguments)
     except ConfigError as error:
-        _say(error)
+        _print_error(error)
         sys.exit(EXIT_USAGE)
     except BrokenPipeError:
-        sys.exit(_unread())
+        sys.exit(_discard_output())
     sys.exit(run(command))
 
 
+class _Captured(io.StringIO):
+    """Collects what tyro prints, in the colours and with the box drawing that stdout allows."""
+
+    encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "ascii")  # pyright: ignore
+
+    def isatty(self) -> bool:
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+
 def parsed(arguments: list[str]) -> Any:
-    """The command that these words ask for; tyro's box of several lines becomes one."""
-    arguments, renamed = legacy.options(arguments)
-    _renamed(renamed)
-    about, said = (__doc__ or "perepisode").splitlines()[0], io.StringIO()
+    """The command of these arguments; tyro's boxed error of several lines becomes one line."""
+    current = {option.name for group in (METHOD_OPTIONS, ENV_OPTIONS, PPO_OPTIONS) for option in fields(group)}
+    arguments, renamed = legacy.upgrade_options(arguments, current)
+    _print_renamed.cache_clear()
+    for old, new in renamed.items():
+        _print_renamed(old, new)
+    out, err = _Captured(), io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
-            command = tyro.cli(_commands(), args=arguments, prog="perepisode", description=about)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            command = tyro.cli(_commands(), args=arguments, prog="perepisode", description=ABOUT)
     except SystemExit as ended:
         if ended.code != EXIT_USAGE:
+            print(_wrapped(out.getvalue()), end="", flush=True)
             raise
-        raise ConfigError(_unboxed(said.getvalue())) from None
-    # an option of several values may have none, which nobody means who writes its name
+        raise ConfigError(_one_line(err.getvalue())) from None
+    # an option of several values accepts none, which is never what is meant
     empty = {"--" + name.replace("_", "-") for name, value in _options(command) if value == ()}
     for word, following in zip(arguments, [*arguments[1:], "--"]):
         if word.replace("_", "-") in empty and following.startswith("--"):
-            raise ConfigError(f"{word} is given no value; see `perepisode --help`")
+            raise ConfigError(f"{word} has no value; see `perepisode --help`")
     return command
 
 
+def _wrapped(text: str) -> str:
+    """tyro's help, whose boxes fit the terminal, with usage and description wrapped too."""
+    width, lines = max(40, shutil.get_terminal_size().columns), []
+    for line in text.splitlines():
+        line = re.sub(r"\{train,[^ ]*\}", "COMMAND", line.replace("[-h] {train,", "[-h] [--version] {train,"))
+        if len(re.sub("\x1b.*?m", "", line)) > width:
+            indent = " " * 7 if "usage: " in line else ""
+            line = textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        lines.append(line)
+    return "\n".join([*lines, ""])
+
+
 def _options(command: Any) -> Iterable[tuple[str, Any]]:
-    """Every option of a command with its value, those of its groups too."""
-    for one in fields(command):
-        value = getattr(command, one.name)
-        yield from _options(value) if is_dataclass(value) else [(one.name, value)]
+    """Every option of a command with its value, including those of its groups."""
+    for member in fields(command):
+        value = getattr(command, member.name)
+        yield from _options(value) if is_dataclass(value) else [(member.name, value)]
 
 
-def _unboxed(box: str) -> str:
-    """What is wrong, what could have been meant, and where help is."""
+def _one_line(box: str) -> str:
+    """tyro's boxed error as one line: what is wrong, what was perhaps meant, and where the help is."""
     inside = " ".join(re.sub("[│╭╮╰╯\n]|\x1b.*?m", " ", box).split())
-    parts = [part.strip() for part in re.split("─+|-{3,}", inside)]  # dashes where a terminal knows ASCII alone
-    wrong = next((part for part in parts if ":" in part or "xpected" in part), "the words cannot be read").rstrip(".")
-    wrong = re.sub(r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is no whole number", wrong)
+    parts = [part.strip() for part in re.split("─+|-{3,}", inside)]  # dashes on an ASCII terminal
+    wrong = next((part for part in parts if ":" in part or "xpected" in part), "the arguments cannot be read")
+    wrong = wrong.rstrip(".")
+    wrong = re.sub(r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is not a whole number", wrong)
     wrong = re.sub(r"Could not find valid parse for arguments: \[(.*)\]", r"\1 cannot be read", wrong)
-    wrong = re.sub(r"could not convert string to float: ('.*?')", r"\1 is no number", wrong)
-    wrong = re.sub(r"no type matching .*?\['(.*?)'\]\. Got errors: .*(is no (whole )?number)", r"'\1' \2", wrong)
-    wrong = re.sub(r"Missing value for argument '(.*?)'.*", r"\1 is given no value", wrong)
+    wrong = re.sub(r"could not convert string to float: ('.*?')", r"\1 is not a number", wrong)
+    wrong = re.sub(r"no type matching .*?\['(.*?)'\]\. Got errors: .*(is not a (whole )?number)", r"'\1' \2", wrong)
+    wrong = re.sub(r"Missing value for argument '(.*?)'.*", r"\1 has no value", wrong)
     wrong = wrong.removeprefix("Error parsing ")
     meant = re.search(r"Perhaps you meant:? (--?[\w-]+)", inside)
     hints = [f"perhaps you meant {meant[1]}"] if meant else [part for part in parts if part.startswith("Available")]
@@ -512,60 +558,60 @@ def _unboxed(box: str) -> str:
 def run(command) -> int:
     try:
         settings.check_fields(command)
-        plugins.use()
+        plugins.load_plugins()
         return command()
-    except ValueError as error:  # ConfigError, and the tables' own refusals
+    except ValueError as error:  # ConfigError, and what reading a table raises
         if not isinstance(error, ConfigError) and os.environ.get("PEREPISODE_TRACEBACK"):
             raise
-        _say(error)
+        _print_error(error)
         return EXIT_USAGE
     except KeyboardInterrupt:
-        _say("stopped; what was checkpointed is kept")
+        _print_error("interrupted; checkpoints are kept")
         return 130
     except BrokenPipeError:
-        return _unread()
+        return _discard_output()
     except Exception as error:
-        return _told(error)
+        return _exit_code(error)
 
 
-def _unread() -> int:
-    """Whoever read our output has enough: what is still to be flushed goes nowhere."""
+def _discard_output() -> int:
+    """The reader of our output has closed the pipe, so what is still buffered goes to /dev/null."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
 
-def _told(error: Exception) -> int:
-    """Exit codes of the two ends that a supervisor must tell apart; anything else is a bug and is shown whole."""
+def _exit_code(error: Exception) -> int:
+    """Expected failures as one line and an exit code; any other error is a bug and keeps its traceback."""
     if type(error).__name__ == "Interrupted":
-        _say(f"{error}; start the same command again to go on")
+        _print_error(f"{error}; run the same command again to resume")
         return EXIT_RESUME
-    if type(error).__name__ == "DiskTrouble" or getattr(error, "errno", None) in (ENOSPC, EDQUOT, EIO):
-        _say(error)
+    if type(error).__name__ == "DiskError" or getattr(error, "errno", None) in (ENOSPC, EDQUOT, EIO):
+        _print_error(error)
         return EXIT_DISK
     if isinstance(error, ModuleNotFoundError) and (missing := (error.name or "").split(".")[0]) in lazy.TRAINING:
-        _say(lazy.lacking("this", [missing]))
+        _print_error(lazy.missing_message("this", [missing]))
         return EXIT_USAGE
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        _say("there is not enough memory for this; use fewer worlds, a smaller network or fewer runs at a time")
+        _print_error("out of memory; use fewer environments, a smaller network or fewer runs at a time")
         return EXIT_USAGE
-    if isinstance(error, OSError) and error.filename is not None:  # a path that cannot be used as it was given
-        _say(f"{error.filename}: {error.strerror}; give another path")
+    if isinstance(error, OSError) and error.filename is not None:  # an unusable path on the command line
+        _print_error(f"{error.filename}: {error.strerror}; give another path")
         return EXIT_USAGE
     raise error
 
 
-def _say(what: object) -> None:
-    print(f"perepisode: {safe_io.one_line(what)}", file=sys.stderr)
+def _print_error(message: object) -> None:
+    print(f"perepisode: {safe_io.one_line(message)}", file=sys.stderr)
 
 
-def _renamed(names: Mapping[str, str]) -> None:
-    """Names of version 0.1 still work."""
-    for old, new in names.items():
-        print(f"perepisode: {old} is now called {new}", file=sys.stderr)
+@cache
+def _print_renamed(old: str, new: str) -> None:
+    """Report a name of version 0.1, which still works, once per command."""
+    print(f"perepisode: {old} is now called {new}", file=sys.stderr)
 
 
-def silently(said: str) -> None:
-    """In place of print."""
+def silent(message: str) -> None:
+    """Stands in for `print` when nothing should be printed."""
 
 
 def _prepare_jax(command: str) -> None:
@@ -575,16 +621,16 @@ def _prepare_jax(command: str) -> None:
     use_cache()
 
 
-def _named(names: Iterable[str]) -> dict[str, str]:
-    """method=name, as words of the command line."""
+def _parse_names(names: Iterable[str]) -> dict[str, str]:
+    """Names of methods, given as method=name."""
     pairs = [text.partition("=") for text in names]
     if wrong := [text for text, (_, equals, name) in zip(names, pairs) if not (equals and name.strip())]:
         raise ConfigError(f"--names {wrong[0]!r} gives no name; write method=name")
     return {method: name.strip() for method, _, name in pairs}
 
 
-def _home(path: Path) -> Path:
-    """The folder of run folders that `path` is, or lies in; for an agent's name the current one."""
+def _runs_folder(path: Path) -> Path:
+    """The folder of run folders that `path` is or lies in; the current folder for an agent's name."""
     if not path.is_dir():
         return Path()
     return path.parent if (path / "run.json").exists() else path

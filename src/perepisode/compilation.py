@@ -1,4 +1,4 @@
-"""The user's cache: what was compiled or judged once need not be again.  Used when it can be, never required."""
+"""The user's cache directory, which keeps compiled programs between processes.  Optional: it may be read-only."""
 
 import os
 import tempfile
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def cache_folder(name: str) -> Path | None:
-    """A folder of the user's cache; None where it cannot be written."""
+    """A folder in the user's cache directory; None if it is not writable."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "perepisode" / name
     try:
@@ -18,7 +18,7 @@ def cache_folder(name: str) -> Path | None:
 
 
 def use_cache() -> None:
-    """Keep what JAX compiles."""
+    """Enable JAX's persistent compilation cache."""
     import jax
 
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):

@@ -1,4 +1,4 @@
-"""How agents learn and are judged, as plain values: no device, no file, no array."""
+"""Training, evaluation and sweep configuration as plain values: no device, no file, no array."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from perepisode.settings import ConfigError, setting
 
 PAPER_SEEDS = (42, 123, 7)
 ETHICAL_PENALTY = 10.0  # ρ: one violation is R_eth = -ρ
-MAX_STEPS = 1e15  # of a run: updates are counted in 32 bits
+MAX_STEPS = 1e15  # environment steps of a run: updates are counted in 32 bits
 MAX_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """PPO and network sizes; the defaults are the paper's table."""
+    """Hyperparameters of recurrent PPO (proximal policy optimisation); the defaults are the paper's table."""
 
-    num_envs: int = setting(1024, "worlds stepped side by side by each run", low=1, high=2**20)
-    num_steps: int = setting(64, "steps taken in every world between two policy updates", low=1, high=2**20)
-    update_epochs: int = setting(4, "passes over the rollout in one policy update", low=1, high=10_000)
-    num_minibatches: int = setting(8, "parts each pass is cut into, by world", low=1)
-    learning_rate: float = setting(2e-4, "Adam's step size at the start", above=0)
-    anneal_lr: bool = setting(True, "let the learning rate fall linearly to zero")
-    gae_lambda: float = setting(0.8, "λ of generalised advantage estimation", low=0, high=1)
-    clip_eps: float = setting(0.2, "PPO's clip range, for the policy and for the value", above=0)
-    ent_coef: float = setting(0.01, "weight of the entropy bonus")
-    vf_coef: float = setting(0.5, "weight of the value loss")
-    max_grad_norm: float = setting(1.0, "global norm to which a gradient is cut", above=0)
+    num_envs: int = setting(1024, "number of parallel environments", low=1, high=2**20)
+    num_steps: int = setting(64, "number of steps per environment in each rollout", low=1, high=2**20)
+    update_epochs: int = setting(4, "number of epochs per policy update", low=1, high=10_000)
+    num_minibatches: int = setting(8, "number of minibatches per epoch, split by environment", low=1)
+    learning_rate: float = setting(2e-4, "initial learning rate of the Adam optimizer", above=0)
+    anneal_lr: bool = setting(True, "anneal the learning rate linearly to zero")
+    gae_lambda: float = setting(0.8, "λ of generalised advantage estimation (GAE)", low=0, high=1)
+    clip_eps: float = setting(0.2, "clipping coefficient of the surrogate objective and of the value loss", above=0)
+    ent_coef: float = setting(0.01, "coefficient of the entropy bonus")
+    vf_coef: float = setting(0.5, "coefficient of the value loss")
+    max_grad_norm: float = setting(1.0, "maximum norm for gradient clipping", above=0)
     hidden_size: int = setting(512, "width of the embedding, the GRU and the heads", low=1, high=2**16)
     bootstrap_on_truncation: bool = setting(
-        False, "add the value of the state in which a timeout cut an episode to its last reward", later=True
+        False, "bootstrap the value where a timeout truncates an episode", later=True
     )
-    precision: str = setting("bf16", "matrix products; parameters and sums are always fp32", choices=("bf16", "fp32"))
+    precision: str = setting("bf16", "precision of matrix products; all else is fp32", choices=("bf16", "fp32"))
 
     def __post_init__(self):
-        settings.check(PPOConfig, vars(self), "the learner")
+        settings.check(PPOConfig, vars(self), "PPO")
         if self.num_envs % self.num_minibatches:
             raise ConfigError(
                 f"num_envs={self.num_envs} does not divide into num_minibatches={self.num_minibatches}; "
@@ -53,7 +53,7 @@ class PPOConfig:
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """How agents are judged: `envs` worlds, a window of `steps`, the `first` episodes of each world."""
+    """Evaluation protocol: `num_envs` environments run for `num_steps`; the first `episodes_per_env` of each count."""
 
     num_envs: int = setting(64, low=1, high=2**20)
     num_steps: int = setting(4096, low=1, high=10**8)
@@ -67,22 +67,22 @@ class EvalConfig:
 
 @dataclass(frozen=True)
 class SweepGrid:
-    """What a world's matrix of runs is built from (study/matrix.py).  The defaults are the paper's."""
+    """The grid from which an environment's matrix of runs is built (study/matrix.py).  The defaults are the paper's."""
 
-    binding: tuple[str, ...] = ()  # dilemmas on which the budget arms are trained; all of the world's if empty
+    binding: tuple[str, ...] = ()  # dilemmas on which the budget arms train; all of the environment's if empty
     weights: tuple[float, ...] = (0.1, 0.3, 1, 3, 10)
     matched_weights: tuple[float, ...] = (0.1, 0.3)
     mean_budgets: tuple[float, ...] = (0.5, 1, 2, 4)
-    lambda_lr: float = 0.02  # η of the Lagrangian: a short run needs a quicker one
+    lambda_lr: float = 0.02  # η of the Lagrangian; short runs need a larger one
     episode_budgets: tuple[int, ...] = (1, 2, 4)
     gamma: float = 0.99
     ablation_gamma: float = 1.0
     seeds: tuple[int, ...] = PAPER_SEEDS
-    total_timesteps: int = 0  # the world's own if zero
+    total_timesteps: int = 0  # the environment's default if zero
 
 
 def canonical(plain: Any) -> str:
-    """JSON with one spelling: sorted keys, no spaces, 1.0 written as 1."""
+    """Canonical JSON: sorted keys, no spaces, 1.0 written as 1."""
     return json.dumps(_plain_numbers(plain), sort_keys=True, separators=(",", ":"))
 
 
@@ -94,7 +94,7 @@ def _plain_numbers(value: Any) -> Any:
     return value
 
 
-def one_of(what: str, value: str, known: Iterable[str], hint: str = "") -> None:
-    """Refuse a word that is not among those known."""
+def check_choice(what: str, value: str, known: Iterable[str], hint: str = "") -> None:
+    """Raise ConfigError unless `value` is among the known names."""
     if value not in known:
         raise ConfigError(f"{what} {value!r} is unknown; choose from {', '.join(known)}{hint}")

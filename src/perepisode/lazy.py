@@ -1,8 +1,8 @@
-"""JAX, imported when it is first used, and what is said where it is not installed.
+"""Lazy imports: JAX is imported on first use, and a clear message replaces the ImportError where it is missing.
 
-Methods and worlds are declared beside what they compute.  Listing, planning and reporting read only the declarations,
-and importing JAX would take longer than all else that they do.  They work without it: `pip install perepisode` brings
-what they need, `perepisode[train]` the rest.
+Methods and environments are declared in the same files as their computations.  Listing, planning and reporting read
+only the declarations, and importing JAX would dominate their start-up time.  They also work without JAX:
+`pip install perepisode` installs what they need, `perepisode[train]` adds the rest.
 """
 
 import sys
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     from importlib import import_module
 
-    class _Later:
+    class _LazyModule:
         def __init__(self, name: str):
             self._name = name
 
@@ -30,13 +30,13 @@ else:
                 _waiting.pop()()
             return getattr(module, attribute)
 
-    jax, jnp = _Later("jax"), _Later("jax.numpy")
+    jax, jnp = _LazyModule("jax"), _LazyModule("jax.numpy")
 
 __all__ = ["jax", "jnp"]
 
 _waiting: list[Callable[[], None]] = []
 
-TRAINING = ("jax", "optax", "craftax", "orbax", "safetensors")  # what perepisode[train] brings, as it is imported
+TRAINING = ("jax", "optax", "craftax", "orbax", "safetensors")  # import names of what perepisode[train] installs
 
 
 def once_loaded(call: Callable[[], None]) -> None:
@@ -53,16 +53,15 @@ def namespace(*arrays: Any) -> Any:
 
 
 def require(command: str) -> None:
-    """Refuse a command that trains or plays where the libraries for it are missing, before it has begun."""
+    """Raise before a command that trains or plays starts, if the libraries it needs are not installed."""
     if missing := [name for name in TRAINING if not _installed(name)]:
-        raise ConfigError(lacking(f"perepisode {command}", missing))
+        raise ConfigError(missing_message(f"perepisode {command}", missing))
 
 
-def lacking(what: str, missing: Sequence[str], extra: str = "train") -> str:
-    *some, last = missing
-    listed = f"{', '.join(some)} and {last}" if some else last
-    how = f"install what is missing, in the clone: pip install -c requirements.lock '.[{extra}]'"
-    return f"{what} needs {listed}; {how}"
+def missing_message(what: str, missing: Sequence[str], extra: str = "train") -> str:
+    *others, last = missing
+    names = f"{', '.join(others)} and {last}" if others else last
+    return f"{what} needs {names}; run this in the clone: pip install -c requirements.lock '.[{extra}]'"
 
 
 def _installed(name: str) -> bool:

@@ -1,16 +1,17 @@
-"""Names that version 0.1 used, translated in one place.
+"""Names of version 0.1 and their current equivalents, in one place.
 
-Run folders, agent files, episodes tables, studies and benchmarks written by version 0.1 are translated where they are
-read; options of version 0.1 still work on the command line.  Everything else in the package knows only today's names.
+Files of version 0.1 (run folders, agent files, episodes tables, studies, benchmarks) are upgraded where they are read,
+and its options still work on the command line.  The rest of the package knows only current names.
 
-A run's id is the hash of its configuration as version 0.1 spelled it (`identity`), so the renaming changed no id.
+A run's id is the hash of its configuration in the names of version 0.1 (`identity`), so renaming changes no id.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,16 @@ METHODS = {
     "chance": {"level": "delta", "rate": "lambda_lr", "ceiling": "lambda_max", **_ACCRUED},
 }
 ENVIRONMENTS = {"temptation": {"chance": "offer_prob", "gain": "max_gain"}, "craftax": {"draws": "rng"}}
-VALUES = {"accrued_obs": {"loud": "scaled"}, "cost_per": {"count": "event"}}  # of today's names
+ENV_VARIABLE = "PEREPISODE_USE"  # now PEREPISODE_PLUGINS
+# Values, by the current name of their setting or option.
+VALUES = {"accrued_obs": {"loud": "scaled"}, "cost_per": {"count": "event"}, "only": {"twins": "gamma1"}}
+MEMBER = {"steps": "total_timesteps"}  # of a study's task
 METRICS = {"worst_decile": "cvar"}
 AGENT = {"judged": "evaluation"}
 POLICY = {"rounding": "quantization"}
+OWNERS = {"world": "env", "learner": "ppo"}  # prefixes in the settings of an episodes table
 BENCH = {"worlds": "num_envs", "hidden": "hidden_size"}
-OPTIONS = {  # of the command line, by command; settings of methods and environments are in the tables above
+OPTIONS = {  # of the command line, by command; `train` also takes the settings in the tables above
     "train": {"penalty": "cost-per"},
     "evaluate": {**EVALUATION},
     "report": {"cvar": "alpha", "limit": "cost-limit"},
@@ -65,142 +70,157 @@ OPTIONS = {  # of the command line, by command; settings of methods and environm
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 
-def run(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's configuration in today's names."""
-    found = _translated(plain, RUN)
-    for part, names in _parts(found):
-        if isinstance(found.get(part), Mapping):
-            found[part] = _translated(found[part], names)
-    return {**found, "arm": arm(found["arm"])} if isinstance(found.get("arm"), str) else found
+def upgrade_run(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's configuration in current names."""
+    run = _upgrade(plain, RUN)
+    for section, names in _sections(run):
+        if isinstance(run.get(section), Mapping):
+            run[section] = _upgrade(run[section], names)
+    return {**run, "arm": upgrade_arm(run["arm"])} if isinstance(run.get("arm"), str) else run
 
 
 def identity(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's configuration in the names that its id is made of."""
-    found = {**plain, **{part: _untranslated(plain[part], names) for part, names in _parts(plain)}}
-    return _untranslated(found, RUN)
+    """A run's configuration in the names of version 0.1, which its id is the hash of."""
+    sections = {section: _downgrade(plain[section], names) for section, names in _sections(plain)}
+    return _downgrade({**plain, **sections}, RUN)
 
 
-def arm(label: str) -> str:
-    """ "k=1, scaled obs", which was "k=1, told loud"."""
-    return re.sub(r"\btold (\w+)", lambda found: f"{_value('accrued_obs', found[1])} obs", label)
+def upgrade_arm(label: str) -> str:
+    """ "k=1, told loud" → "k=1, scaled obs"."""
+    return re.sub(r"\btold (loud|paper|remaining)$", lambda match: f"{new_value('accrued_obs', match[1])} obs", label)
 
 
-def evaluation(plain: Mapping[str, Any]) -> dict[str, Any]:
-    return _translated(plain, EVALUATION)
+def upgrade_evaluation(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an evaluation."""
+    return _upgrade(plain, EVALUATION)
 
 
-def agent(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What the JSON of an agent file says."""
-    found = _translated(about, AGENT)
-    found["run"] = run(found["run"])
-    found["policy"] = _translated(found["policy"], POLICY)
-    if isinstance(judged := found["evaluation"].get("protocol"), Mapping):
-        found["evaluation"] = {**found["evaluation"], "protocol": evaluation(judged)}
-    return found
+def upgrade_agent(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON of an agent file."""
+    agent = _upgrade(metadata, AGENT)
+    agent["run"] = upgrade_run(agent["run"])
+    agent["policy"] = _upgrade(agent["policy"], POLICY)
+    if isinstance(protocol := agent["evaluation"].get("protocol"), Mapping):
+        agent["evaluation"] = {**agent["evaluation"], "protocol": upgrade_evaluation(protocol)}
+    return agent
 
 
-def study(plain: Mapping[str, Any], runs: Path) -> dict[str, Any]:
-    """What study.json says; `runs` is the folder of its run folders, which keep the names that they have."""
+def upgrade_study(plain: Mapping[str, Any], runs: Path) -> dict[str, Any]:
+    """The content of study.json.  Run folders that exist below `runs` keep their names."""
 
-    def member(one: Mapping[str, Any]) -> dict[str, Any]:
-        folder = one["folder"]
+    def upgrade_member(member: Mapping[str, Any]) -> dict[str, Any]:
+        folder = member["folder"]
         if not (runs / folder).is_dir():
-            folder = re.sub(r"told-(\w+)", lambda found: f"{_value('accrued_obs', found[1])}-obs", folder)
-        return {**_translated(one, {"steps": "total_timesteps"}), "folder": folder, "plain": run(one["plain"])}
+            folder = re.sub(r"told-(\w+)", lambda match: f"{new_value('accrued_obs', match[1])}-obs", folder)
+        return {**_upgrade(member, MEMBER), "folder": folder, "plain": upgrade_run(member["plain"])}
 
-    tasks = [{**task, "members": list(map(member, task["members"]))} for task in plain["tasks"]]
-    return {**plain, "tasks": tasks, "evaluation": evaluation(plain["evaluation"])}
-
-
-def metrics(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of metrics.jsonl."""
-    return _translated(row, METRICS)
+    tasks = [{**task, "members": list(map(upgrade_member, task["members"]))} for task in plain["tasks"]]
+    return {**plain, "tasks": tasks, "evaluation": upgrade_evaluation(plain["evaluation"])}
 
 
-def bench(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of what `perepisode bench` measured."""
-    return _translated(row, BENCH)
+def upgrade_metrics(row: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of metrics.jsonl."""
+    return _upgrade(row, METRICS)
 
 
-def columns(names: Iterable[str]) -> dict[str, str]:
-    """Columns of an episodes table that are called otherwise today."""
-    known = set(names)
-    found = {name: f"info_{name.removeprefix('audit_')}" for name in known if name.startswith("audit_")}
-    found |= {"steps": "total_timesteps"} if "steps" in known else {}
-    return {old: new for old, new in found.items() if new not in known}
+def upgrade_bench(row: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of a file that `perepisode bench` wrote."""
+    return _upgrade(row, BENCH)
 
 
-def settings(text: Any, method: str, env: str) -> Any:
-    """The column of that name: what a run was trained with, as JSON."""
-    if not isinstance(text, str) or '"rollout":' not in text:  # every table of version 0.1 says so of its runs
-        return text
+def renamed_columns(names: Iterable[str]) -> dict[str, str]:
+    """Columns of an episodes table of version 0.1, old → current; empty for the table of another program."""
+    columns = set(names)
+    if not columns & {"in_first", "detector"}:  # another program's `steps` means something else
+        return {}
+    renamed = {name: f"info_{name.removeprefix('audit_')}" for name in columns if name.startswith("audit_")}
+    renamed |= {"steps": "total_timesteps"} if "steps" in columns else {}
+    return {old: new for old, new in renamed.items() if new not in columns}
+
+
+def upgrade_settings(text: Any, method: str, env: str) -> Any:
+    """The `settings` of an episodes table: JSON of one run, where a name that two owners share carries its owner.
+
+    Renaming separates most of these names, which then stand alone, as in a current table.
+    """
     try:
-        plain = json.loads(text)
+        plain = json.loads(text) if isinstance(text, str) else None
     except ValueError:
         return text
-    owners = {"method": METHODS.get(method, {}), "world": ENVIRONMENTS.get(env, {}), "learner": PPO}
-    found = {}
-    for name, value in plain.items() if isinstance(plain, dict) else ():
-        owner, dot, bare = name.rpartition(".")
-        tables = [owners.get(owner, {})] if dot else [*owners.values(), RUN]
-        new = next((table[bare] for table in tables if bare in table), bare)
-        prefix = {"world": "env.", "learner": "ppo."}.get(owner, f"{owner}{dot}")
-        found[prefix + new] = _value(new, value)
-    return json.dumps(found) if found else text
+    if not isinstance(plain, dict) or not {"rollout", "learner.rollout"} & set(plain):
+        return text
+    if {"cost_per", "total_timesteps"} <= set(plain):  # a current table, of a plugin with a setting called `rollout`
+        return text
+    tables = {"method": METHODS.get(method, {}), "world": ENVIRONMENTS.get(env, {}), "learner": PPO}
+    entries = []
+    for old, value in plain.items():
+        owner, _, name = old.rpartition(".")
+        if owner not in tables or name == "py":  # "world.py" is the source file of a plugin
+            name = str(old)
+            owner = next((owner for owner, table in tables.items() if name in table), "")
+        table = tables[owner] if owner else {name: RUN[name] for name in ("steps", "penalty")}
+        new = table.get(name, name)
+        entries.append((OWNERS.get(owner, owner), new, new_value(new, value) if name in table else value))
+    counts = Counter(name for _, name, _ in entries)
+    return json.dumps(
+        {f"{owner}.{name}" if owner and counts[name] > 1 else name: value for owner, name, value in entries}
+    )
 
 
 # ---- the command line -----------------------------------------------------------------------------------------------
 
 
-def options(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The words of a command line with today's options, and which were called otherwise."""
-    command, renamed, found = next(iter(arguments), ""), {}, []
-    names = OPTIONS.get(command, {})
+def upgrade_options(arguments: Sequence[str], current: Collection[str] = ()) -> tuple[list[str], dict[str, str]]:
+    """Command-line words with current options, and the options replaced, old → new.
+
+    `current` names options that exist today, such as settings of plugins, and therefore keep their meaning.
+    """
+    command = next(iter(arguments), "")
+    names = dict(OPTIONS.get(command, {}))
     if command == "train":
         for table in (PPO, *METHODS.values(), *ENVIRONMENTS.values()):
-            names = names | {old: new for old, new in table.items() if old != "steps"}
-    option = ""
+            names |= {old: new.replace("_", "-") for old, new in table.items() if old not in current}
+    upgraded, replaced, option = [], {}, ""
     for word in arguments:
-        name, equals, value = word.partition("=")
-        if name.startswith("--"):
-            option = names.get(name[2:].replace("-", "_"), "").replace("_", "-")
-            renamed |= {name: f"--{option}"} if option else {}
-            new = _value(option.replace("-", "_"), value)
-            found.append(f"--{option}{equals}{new}" if option else word)
+        flag, equals, value = word.partition("=")
+        if flag.startswith("--"):
+            negation, name = ("--no-", flag[5:]) if flag.startswith("--no-") else ("--", flag[2:])
+            option = names.get(name, name).replace("_", "-")
+            if name in names:
+                replaced[flag] = flag = f"{negation}{option}"
+            word = f"{flag}{equals}{new_value(option, value)}"
         else:
-            found.append(_value(option.replace("-", "_"), word))
-    return found, renamed
+            word = new_value(option, word)
+        upgraded.append(word)
+    return upgraded, replaced
 
 
-def setting(name: str, owner: str) -> str:
-    """Today's name of a setting of this method, of this environment or of PPO; "" if it has no other."""
+def new_setting(name: str, owner: str) -> str:
+    """The current name of a setting of this method, of this environment or of PPO; "" if it was not renamed."""
     return {**PPO, **METHODS.get(owner, {}), **ENVIRONMENTS.get(owner, {})}.get(name, "")
 
 
-def value(name: str, text: str) -> str:
-    """A value of today's setting as it is called today."""
-    return VALUES.get(name, {}).get(text, text)
+def new_value(name: str, value: Any) -> Any:
+    """The current value of a setting, given its current name; values in a text may be separated by commas."""
+    values = VALUES.get(name.replace("-", "_"))
+    return ",".join(values.get(part, part) for part in value.split(",")) if values and isinstance(value, str) else value
 
 
-def _parts(plain: Mapping[str, Any]) -> list[tuple[str, Mapping[str, str]]]:
-    """The parts of a configuration in today's names that hold settings, and the names of version 0.1 in each."""
+def _sections(plain: Mapping[str, Any]) -> list[tuple[str, Mapping[str, str]]]:
+    """The sections of a current configuration that hold settings, each with its table of names."""
     method, env = (name if isinstance(name, str) else "" for name in (plain.get("method"), plain.get("env")))
     return [("method_settings", METHODS.get(method, {})), ("env_settings", ENVIRONMENTS.get(env, {})), ("ppo", PPO)]
 
 
-def _translated(plain: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    found = {names.get(name, name): value for name, value in plain.items()}
-    return {name: _value(name, value) for name, value in found.items()}
+def _upgrade(plain: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        names.get(old, old): new_value(names[old], value) if old in names else value for old, value in plain.items()
+    }
 
 
-def _untranslated(plain: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    old_names = {new: old for old, new in names.items()}
-    found = {}
+def _downgrade(plain: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    old_names, downgraded = {new: old for old, new in names.items()}, {}
     for name, value in plain.items():
         old_values = {new: old for old, new in VALUES.get(name, {}).items()} if name in old_names else {}
-        found[old_names.get(name, name)] = old_values.get(value, value) if isinstance(value, str) else value
-    return found
-
-
-def _value(name: str, value: Any) -> Any:
-    return VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
+        downgraded[old_names.get(name, name)] = old_values.get(value, value) if isinstance(value, str) else value
+    return downgraded

@@ -1,10 +1,10 @@
-"""Methods and worlds from outside the package.
+"""Plugins: methods and environments defined outside the package.
 
-`--method my_module:MyMethod` and `--env my_file.py:MyWorld` import the module or the file, whose class makes itself
-known by its decorator.  Commands that only read runs never import what a file names: for them, and for processes that
-are started, the environment variable PEREPISODE_PLUGINS lists modules and files, separated by commas.
+`--method my_module:MyMethod` and `--env my_file.py:MyEnv` import the module or file; the decorator registers the class.
+Commands that only read runs never import what a run names.  For them, and for child processes, the environment variable
+PEREPISODE_PLUGINS lists modules and files, separated by commas.
 
-What such a class is made of is a part of a run's identity: a changed detector is another run.
+The source of a plugin is part of a run's identity: a run with a changed detector is a different run.
 """
 
 import linecache
@@ -22,98 +22,98 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from perepisode import safe_io
-from perepisode.config import ConfigError, one_of
+from perepisode import legacy, safe_io
+from perepisode.config import ConfigError, check_choice
 
-VARIABLE = "PEREPISODE_PLUGINS"
-PYTHONS_OWN = Path(os.__file__).resolve().parent
-HINT = f"; if it is your own, name its module: {VARIABLE}=my_module perepisode ..."
-
-
-class Changed(ConfigError):
-    """A run was trained on other code than what is here."""
+ENV_VARIABLE = "PEREPISODE_PLUGINS"
+GUIDE = "docs/tutorials/bring-your-environment.md"
+STANDARD_LIBRARY = Path(os.__file__).resolve().parent
+PLUGIN_HINT = f"; if it is a plugin, name its module: {ENV_VARIABLE}=my_module perepisode ..."
 
 
-def use() -> None:
-    """Import the modules and files that the environment names."""
-    for where in filter(None, (word.strip() for word in os.environ.get(VARIABLE, "").split(","))):
-        _imported(where, f"{VARIABLE}={where}")
+class SourceChanged(ConfigError):
+    """A run was trained with a different version of a plugin."""
 
 
-def named(what: str, given: str | type, known: Mapping[str, type]) -> str:
-    """The name of a method or world that was given by name, as `module:Class` or `file.py:Class`, or as the class."""
+def load_plugins() -> None:
+    """Import the modules and files that the environment variable lists."""
+    listed = os.environ.get(ENV_VARIABLE) or os.environ.get(legacy.ENV_VARIABLE, "")
+    for target in filter(None, map(str.strip, listed.split(","))):
+        _import(target, f"{ENV_VARIABLE}={target}")
+
+
+def resolve(option: str, given: str | type, known: Mapping[str, type]) -> str:
+    """The name of a method or environment given as its name, as `module:Class`, as `file.py:Class` or as the class."""
     if isinstance(given, type):
-        if (name := _name(given, known)) is None:
-            raise ConfigError(f"{given.__qualname__} is no declared {what}; it needs its decorator (docs/tutorials/bring-your-environment.md)")
+        if (name := _registered_name(given, known)) is None:
+            raise ConfigError(f"{given.__qualname__} is not a registered {option}; add its decorator ({GUIDE})")
         return name
     if ":" not in given:
-        one_of(what, given, known, "; or give your own as file.py:Class or module:Class")
+        check_choice(option, given, known, "; or give your own as file.py:Class or module:Class")
         return given
-    where, _, wanted = given.rpartition(":")
-    asked = f"--{what} {given}"
-    found = getattr(_imported(where, asked), wanted, None)
-    name = _name(found, known)
-    called = getattr(found, "name", None)
-    if name is None and called in known:
-        again = f"another {what} of its name, {called!r}, was declared after it; give each a name of its own"
-        raise ConfigError(f"{asked}: {again}")
+    target, _, class_name = given.rpartition(":")
+    argument = f"--{option} {given}"
+    cls = getattr(_import(target, argument), class_name, None)
+    name = _registered_name(cls, known)
+    if name is None and (own_name := getattr(cls, "name", None)) in known:
+        raise ConfigError(f"{argument}: a later {option} is also named {own_name!r}; give each a unique name")
     if name is None:
-        raise ConfigError(f"{asked}: {where} declares no {what} {wanted!r} (docs/tutorials/bring-your-environment.md)")
-    where = str(Path(where).resolve()) if where.endswith(".py") else where
-    if "," in where:
-        raise ConfigError(f"{asked}: {where} has a comma in its path, which cannot be passed on; move it")
-    others = [word for word in os.environ.get(VARIABLE, "").split(",") if word and word != where]
-    os.environ[VARIABLE] = ",".join([*others, where])  # for the processes that this one starts
+        raise ConfigError(f"{argument}: {target} declares no {option} {class_name!r} ({GUIDE})")
+    target = str(Path(target).resolve()) if target.endswith(".py") else target
+    if "," in target:
+        raise ConfigError(f"{argument}: the path {target} contains a comma, which separates plugins; rename or move it")
+    others = [word for word in os.environ.get(ENV_VARIABLE, "").split(",") if word and word != target]
+    os.environ[ENV_VARIABLE] = ",".join([*others, target])  # for child processes
     return name
 
 
-def _name(cls: Any, known: Mapping[str, type]) -> str | None:
-    return next((name for name, one in known.items() if one is cls), None)
+def _registered_name(cls: Any, known: Mapping[str, type]) -> str | None:
+    return next((name for name, registered in known.items() if registered is cls), None)
 
 
-def _imported(where: str, asked: str) -> ModuleType:
-    """A module by its name; a file is the module of its name in its folder, and may import what lies beside it."""
-    file = Path(where).resolve() if where.endswith(".py") else None
+def _import(target: str, argument: str) -> ModuleType:
+    """Import a module by its name, or a file as a top-level module that can import its neighbours."""
+    file = Path(target).resolve() if target.endswith(".py") else None
     if file and (main := sys.modules.get("__main__")) and _file(main) == file:
         return main  # a script that names itself
-    if file in _READ and (module := sys.modules.get(file.stem)) and _file(module) == file:
-        if file.is_file() and file.read_bytes() != _READ[file]:
-            raise ConfigError(f"{asked}: {file} has changed since this process imported it; start Python anew")
+    if file in _IMPORTED_FILES and (module := sys.modules.get(file.stem)) and _file(module) == file:
+        if file.is_file() and file.read_bytes() != _IMPORTED_FILES[file]:
+            raise ConfigError(f"{argument}: {file} has changed since this process imported it; restart Python")
         return module
     if file and not file.is_file():
-        raise ConfigError(f"{asked}: there is no file {file}")
+        raise ConfigError(f"{argument}: there is no file {file}")
     if file and "." in file.stem:
-        raise ConfigError(f"{asked}: a file with a dot in its name cannot be imported; rename {file.name}")
-    folder, module = (str(file.parent), file.stem) if file else (os.getcwd(), where)
+        raise ConfigError(f"{argument}: a file with a dot in its name cannot be imported; rename {file.name}")
+    folder, name = (str(file.parent), file.stem) if file else (os.getcwd(), target)
     if file or folder not in sys.path:
-        sys.path[:] = [folder, *(one for one in sys.path if one != folder)]
+        sys.path[:] = [folder, *(path for path in sys.path if path != folder)]
     try:
-        found = import_module(module)
+        module = import_module(name)
     except ConfigError:
         raise
-    except (Exception, SystemExit) as error:  # whatever somebody's file may do when it is imported
-        raise ConfigError(f"{asked}: {where} cannot be imported ({said(error)})") from None
-    if file and _file(found) != file:
-        other = _file(found) or "which is part of Python"
-        raise ConfigError(f"{asked}: {module} is the name of another module, {other}; rename the file")
+    except (Exception, SystemExit) as error:  # a plugin may raise anything
+        raise ConfigError(f"{argument}: {target} cannot be imported ({describe_error(error)})") from None
+    if file and _file(module) != file:
+        other = _file(module) or "which is part of Python"
+        raise ConfigError(f"{argument}: {name} is the name of another module, {other}; rename the file")
     if file:
-        _READ[file] = file.read_bytes()
-    return found
+        _IMPORTED_FILES[file] = file.read_bytes()
+    return module
 
 
-def said(error: BaseException) -> str:
-    """What went wrong in somebody's file, and in which line of it."""
-    if isinstance(error, ImportError | SyntaxError):  # which say where
+def describe_error(error: BaseException) -> str:
+    """An error raised in a plugin, with the line of the plugin that raised it."""
+    if isinstance(error, ImportError | SyntaxError):  # these already name the line
         return str(error)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _ours(frame.filename)]
-    where = f"; line {frames[-1].lineno} of {Path(frames[-1].filename).name}" if frames else ""
-    return f"{type(error).__name__}: {safe_io.first_line(error).rstrip('.')}{where}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_library(frame.filename)]
+    location = f"; line {frames[-1].lineno} of {Path(frames[-1].filename).name}" if frames else ""
+    return f"{type(error).__name__}: {safe_io.first_line(error).rstrip('.')}{location}"
 
 
-def _ours(file: str) -> bool:
-    """Or a library's, or Python's own."""
+def _is_library(file: str) -> bool:
+    """Whether the file belongs to this package, to a library or to Python."""
     libraries = ("site-packages", "<frozen", os.path.dirname(os.__file__), os.path.dirname(__file__))
-    return any(place in file for place in libraries)
+    return any(folder in file for folder in libraries)
 
 
 def _file(module: ModuleType | None) -> Path | None:
@@ -121,117 +121,117 @@ def _file(module: ModuleType | None) -> Path | None:
     return Path(file).resolve() if file else None
 
 
-# ---- what a class from outside is made of ---------------------------------------------------------------------------
+# ---- the source of a plugin -----------------------------------------------------------------------------------------
 
 
-class Made(NamedTuple):
-    """Of what."""
+class ClassSources(NamedTuple):
+    """What defines a class from outside the package."""
 
-    contents: dict[str, bytes]  # of files, by name; empty where a source cannot be read
-    more: dict[str, str]  # versions of packages, and how a call made it
-
-
-_MADE_OF: dict[type, Made] = {}
-_READ: dict[Path, bytes] = {}  # files that were imported by their path
+    contents: dict[str, bytes]  # by file name; empty if the source cannot be read
+    more: dict[str, str]  # package versions, and the arguments of the call that created the class
 
 
-def note(cls: type) -> None:
-    """Remember what a class is made of now, when it is declared: its file may change while this process lives."""
-    _MADE_OF[cls] = _made_of(cls)
+_CLASS_SOURCES: dict[type, ClassSources] = {}
+_IMPORTED_FILES: dict[Path, bytes] = {}  # imported by path
+
+
+def record_sources(cls: type) -> None:
+    """Record a class's source when it is registered, because the file may change while this process runs."""
+    _CLASS_SOURCES[cls] = _read_sources(cls)
 
 
 def sources(*classes: type) -> dict[str, str]:
-    """Digests of the files that these classes and their bases stand in, and versions of the packages that they belong
-    to, by name; "" where a source cannot be read.  What is part of this package has none: its version tells."""
+    """Digests of the files that define these classes and their bases, and versions of their packages, by name.
+
+    A digest is "" if the source cannot be read.  This package's own files are omitted; its version identifies them.
+    """
     contents: dict[str, bytes] = {}
     more: dict[str, str] = {}
     for cls in classes:
-        if cls not in _MADE_OF:  # it was not declared, but stands in for one that was
-            note(cls)
-        for name, content in _MADE_OF[cls].contents.items():
+        if cls not in _CLASS_SOURCES:  # not registered, but substituted for a class that is
+            record_sources(cls)
+        for name, content in _CLASS_SOURCES[cls].contents.items():
             _join(contents, name, content)
-        more |= _MADE_OF[cls].more
+        more |= _CLASS_SOURCES[cls].more
     return {name: safe_io.digest(content) if content else "" for name, content in contents.items()} | more
 
 
-def check(stated: Mapping[str, str], here: Mapping[str, str]) -> None:
-    """Refuse a run that was trained on other sources."""
-    for name in {**stated, **here}:
-        then, now = stated.get(name, "unknown"), here.get(name, "unknown")
+def check_sources(recorded: Mapping[str, str], current: Mapping[str, str]) -> None:
+    """Raise SourceChanged unless the current sources are those recorded with a run."""
+    for name in {**recorded, **current}:
+        then, now = recorded.get(name, "unknown"), current.get(name, "unknown")
         if then != now:
-            raise Changed(
-                f"{name} has changed since this run was trained ({then} then, {now} now); put back what it was, or "
-                "train again"
+            raise SourceChanged(
+                f"{name} has changed since this run was trained ({then} then, {now} now); restore it or train again"
             )
 
 
-def hint(stated: Mapping[str, str]) -> str:
-    """What to do about a class that is not known here, where a run says which files it needs."""
-    files = ",".join(name for name in stated if name.endswith(".py") and safe_io.bare_name(name))
-    return f"; it is not part of the package, name its file: {VARIABLE}={files} perepisode ..." if files else HINT
+def missing_class_hint(recorded: Mapping[str, str]) -> str:
+    """The remedy for a run whose method or environment is not registered, given its recorded sources."""
+    files = ",".join(name for name in recorded if name.endswith(".py") and safe_io.is_plain_name(name))
+    return f"; it is a plugin, name its file: {ENV_VARIABLE}={files} perepisode ..." if files else PLUGIN_HINT
 
 
-def _made_of(cls: type) -> Made:
+def _read_sources(cls: type) -> ClassSources:
     contents: dict[str, bytes] = {}
     more: dict[str, str] = {}
-    for part in (*cls.__mro__, *getattr(cls, "made_with", ())):
+    for part in (*cls.__mro__, *getattr(cls, "source_objects", ())):
         package = part.__module__.partition(".")[0]
-        if package != "perepisode" and not _of_python(part.__module__):
+        if package != "perepisode" and not _in_standard_library(part.__module__):
             _join(contents, *_source(part))
             more |= _version(package)
-    making = getattr(cls, "making", "") or (_described_class(cls) if "<locals>" in cls.__qualname__ else "")
-    if making and contents:
-        more[f"the making of {getattr(cls, 'name', cls.__name__)}"] = safe_io.digest(making.encode())
-    return Made(contents, more)
+    arguments = getattr(cls, "constructor_args", "") or (_class_contents(cls) if "<locals>" in cls.__qualname__ else "")
+    if arguments and contents:  # the name of the entry is part of run ids
+        more[f"the making of {getattr(cls, 'name', cls.__name__)}"] = safe_io.digest(arguments.encode())
+    return ClassSources(contents, more)
 
 
 def _join(contents: dict[str, bytes], name: str, content: bytes) -> None:
-    """Files of one name are one entry."""
+    """Files of the same name share one entry."""
     if content not in contents.setdefault(name, b""):
         contents[name] += content
 
 
-def _of_python(module: str) -> bool:
-    """Part of Python itself: by where it lies, as a file of one's own may bear the name of such a module."""
+def _in_standard_library(module: str) -> bool:
+    """Decided by location, because a plugin may have the name of a standard module."""
     file = _file(sys.modules.get(module))
     if file is None:
         return module in sys.stdlib_module_names
-    return PYTHONS_OWN in file.parents and "site-packages" not in file.parts
+    return STANDARD_LIBRARY in file.parents and "site-packages" not in file.parts
 
 
 def _source(part: type | Callable) -> tuple[str, bytes]:
-    """The file that a class or a function stands in, or what was typed where there is none, as in a notebook."""
+    """The file that defines a class or function, or the cell in a notebook."""
     file = _file(sys.modules.get(part.__module__))
     if file and file.is_file():
         return file.name, file.read_bytes()
-    functions = [part] if isfunction(part) else [one for one in vars(part).values() if isfunction(one)]
-    typed = (one.__code__.co_filename for one in functions if not _ours(one.__code__.co_filename))
-    lines = map(linecache.getlines, typed)
-    return part.__module__, "".join(next(filter(None, lines), [])).encode()
+    functions = [part] if isfunction(part) else [member for member in vars(part).values() if isfunction(member)]
+    cells = (f.__code__.co_filename for f in functions if not _is_library(f.__code__.co_filename))
+    return part.__module__, "".join(next(filter(None, map(linecache.getlines, cells)), [])).encode()
 
 
-def _described_class(cls: type) -> str:
-    """A class that a function makes differs from call to call in what its functions and attributes hold."""
-    return described({name: value for name, value in vars(cls).items() if not name.startswith("__")})
+def _class_contents(cls: type) -> str:
+    """What distinguishes classes that one function creates: their attributes and the closures of their methods."""
+    return stable_repr({name: value for name, value in vars(cls).items() if not name.startswith("__")})
 
 
-def described(value: Any) -> str:
-    """The same text in every process: plain values, arrays and dataclasses as they are, functions by what they hold."""
+def stable_repr(value: Any) -> str:
+    """Text that is the same in every process: values by content, functions by their closure and defaults."""
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return repr(value)
     if isinstance(value, Mapping):
-        return f"{{{', '.join(sorted(f'{key}: {described(one)}' for key, one in value.items()))}}}"
+        return f"{{{', '.join(sorted(f'{key}: {stable_repr(item)}' for key, item in value.items()))}}}"
     if isinstance(value, tuple | list):
-        return f"[{', '.join(map(described, value))}]"
+        return f"[{', '.join(map(stable_repr, value))}]"
     if isinstance(value, partial):
-        return described((value.func, value.args, value.keywords))
+        return stable_repr((value.func, value.args, value.keywords))
     if isfunction(value):
-        held = [cell.cell_contents for cell in value.__closure__ or () if cell.cell_contents is not value]
-        return f"{value.__qualname__} {described((held, value.__defaults__, value.__kwdefaults__))}"
+        closure = [cell.cell_contents for cell in value.__closure__ or () if cell.cell_contents is not value]
+        return f"{value.__qualname__} {stable_repr((closure, value.__defaults__, value.__kwdefaults__))}"
     if isinstance(value, type):
         return value.__qualname__
     if is_dataclass(value):
-        return f"{type(value).__qualname__} {described({one.name: getattr(value, one.name) for one in fields(value)})}"
+        return f"{type(value).__qualname__} {stable_repr({f.name: getattr(value, f.name) for f in fields(value)})}"
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         array = np.asarray(value)
         return f"{array.dtype}{array.shape} {safe_io.digest(array.tobytes())}"

@@ -1,4 +1,4 @@
-"""One decorator: a frozen dataclass that JAX can trace, vmap and scan over."""
+"""Frozen dataclasses that JAX traces, vmaps and scans over."""
 
 from dataclasses import dataclass, field, fields
 from typing import dataclass_transform
@@ -10,25 +10,25 @@ from perepisode.lazy import jax, once_loaded
 def pytree(cls):
     """Frozen dataclass registered as a JAX pytree.  Change a value with `dataclasses.replace`.
 
-    A field written as `static()` is part of the tree's structure (hashable, never traced); all others are leaves.
-    The class is registered with JAX when its first instance is made, or when JAX is first used after that: neither
-    the class nor an instance imports JAX.
+    A field declared as `static()` is part of the tree's structure (hashable, never traced); all others are leaves.
+    The class is registered when its first instance is created, or when JAX is first used after that: neither the class
+    nor an instance imports JAX.
     """
-    made = dataclass(frozen=True)(cls)
-    initial = made.__init__
+    node = dataclass(frozen=True)(cls)
+    initial = node.__init__
 
     def __init__(self, *args, **kwargs):
-        if made.__init__ is not initial:
-            made.__init__ = initial
-            once_loaded(lambda: jax.tree_util.register_dataclass(made))
+        if node.__init__ is not initial:
+            node.__init__ = initial
+            once_loaded(lambda: jax.tree_util.register_dataclass(node))
         initial(self, *args, **kwargs)
 
     def __reduce__(self):
-        """A copy is made by `__init__` too, also where another process reads it."""
-        return type(self), tuple(getattr(self, one.name) for one in fields(self))
+        """Unpickle through `__init__`, so that another process registers the class too."""
+        return type(self), tuple(getattr(self, member.name) for member in fields(self))
 
-    made.__init__, made.__reduce__ = __init__, __reduce__
-    return made
+    node.__init__, node.__reduce__ = __init__, __reduce__
+    return node
 
 
 def static(**kwargs):

@@ -1,12 +1,12 @@
-"""What a run is, and the folder that it leaves, written so that a reader never meets half a file.
+"""Runs and their folders.  Files are written atomically, so a reader never sees a partial one.
 
 <out>/<name of the run>/
-    run.json             the configuration, its id, versions of the code and its libraries, the device
+    run.json             configuration, id, versions of the code and its libraries, device
     metrics.jsonl        one flushed line per policy update
-    file.<setting>       the file that a setting names, where one does
-    policy.safetensors   weights of the finished agent; policy.json says what they are
+    file.<setting>       content of a file that a setting names, if any
+    policy.safetensors   weights of the trained agent; policy.json describes them
     done | failed        written last: the run is complete, or diverged (with the reason)
-<out>/populations/<id>/  which runs trained together, and their checkpoints until all are done
+<out>/populations/<id>/  runs that train together, and their checkpoints until all are done
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from perepisode import __version__, legacy, plugins, safe_io, settings
-from perepisode.config import MAX_SEED, MAX_STEPS, ConfigError, PPOConfig, canonical, one_of
+from perepisode.config import MAX_SEED, MAX_STEPS, ConfigError, PPOConfig, canonical, check_choice
 from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS, Objective
 from perepisode.settings import setting
 
-FORMAT = 2  # of run folders; 1 is read too (legacy.py), any other refused
-MAX_POLICY_BYTES = 2**33  # bytes
+FORMAT = 2  # of run folders; format 1 is upgraded when read (legacy.py)
+MAX_POLICY_BYTES = 2**33
 
 
 @dataclass(frozen=True)
 class Run:
-    """One agent to be trained: everything that decides its result, and nothing else."""
+    """The configuration of one agent's training: everything that determines its result, and nothing else."""
 
     env: str = "craftax"
     dilemma: str = "no_killing"
     method: str = "unconstrained"
-    method_settings: Mapping[str, Any] = field(default_factory=dict)  # the method's own numbers, e.g. {"budget": 1}
+    method_settings: Mapping[str, Any] = field(default_factory=dict)  # e.g. {"budget": 1}
     seed: int = setting(42, low=0, high=MAX_SEED)
     gamma: float = setting(0.99, above=0, high=1)
     total_timesteps: int = setting(1_000_000_000, low=1, high=MAX_STEPS)
-    detector: str = "exact"  # which count the objective is charged with: exact, or the paper's state difference
-    cost_per: str = "step"  # charge a step once, as the paper does, or by its exact `count`
-    env_settings: Mapping[str, Any] = field(default_factory=dict)  # the world's own options
+    detector: str = "exact"  # violation count used for training: exact, or paper (the paper's state difference)
+    cost_per: str = "step"  # cost of a violating step: 1, as in the paper, or 1 per violation (event)
+    env_settings: Mapping[str, Any] = field(default_factory=dict)
     ppo: PPOConfig = field(default_factory=PPOConfig)
 
     @property
     def id(self) -> str:
-        """Twelve hex digits of the canonical configuration's hash: the same on every machine."""
+        """Twelve hex digits of the hash of the canonical configuration: the same on every machine."""
         return hashlib.sha256(canonical(legacy.identity(self.to_json())).encode()).hexdigest()[:12]
 
     @property
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def value(self) -> float:
-        """The number the method is swept over, NaN where it has none."""
+        """The value of the method's swept setting, NaN if it has none."""
         return METHODS[self.method].value(self.method_settings)
 
     @property
@@ -74,31 +74,32 @@ class Run:
 
     @property
     def structure(self) -> str:
-        """What the runs of one program must share: world, sizes and length.  Their methods may be any."""
+        """What runs in one program must share: environment, sizes and length.  Their methods may differ."""
         plain = self.to_json()
         return canonical([plain["env"], plain["env_settings"], plain["ppo"], self.total_timesteps])
 
     @property
-    def kind(self) -> tuple[str, ...]:
-        """What decides how its objective computes: the method, and those of its settings that are words."""
-        own = settings.of(METHODS[self.method]).values()
-        return self.method, *(str(self.method_settings.get(one.name, one.default)) for one in own if one.word)
+    def objective_type(self) -> tuple[str, ...]:
+        """What determines the objective's computation: the method and its static settings."""
+        declared = settings.of(METHODS[self.method]).values()
+        return self.method, *(str(self.method_settings.get(s.name, s.default)) for s in declared if s.static)
 
     @property
     def files(self) -> dict[str, str]:
-        """Its settings that name a file, and what they call it: the digest of its content."""
-        return {name: self.method_settings[name] for name, one in settings.of(METHODS[self.method]).items() if one.file}
+        """The settings that name a file, each with the digest of the file's content."""
+        return {name: self.method_settings[name] for name, s in settings.of(METHODS[self.method]).items() if s.file}
 
-    def named(self, trained: Any) -> dict[str, bytes]:
-        """What is kept of those files where this run was trained, by what its settings call them."""
-        return {name: kept for setting, name in self.files.items() if (kept := trained.kept(setting)) is not None}
+    def files_from(self, source: Any) -> dict[str, bytes]:
+        """The contents of these files by digest, as stored in a run folder or agent file."""
+        contents = {digest: source.stored_file(name) for name, digest in self.files.items()}
+        return {digest: content for digest, content in contents.items() if content is not None}
 
     def objective(self, files: Mapping[str, bytes] | None = None) -> Objective:
-        """What it maximises; `files` holds the content of those that its settings name."""
+        """The objective to maximise; `files` are the contents by digest of the files that its settings name."""
         return METHODS[self.method].build(files, **self.method_settings)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values with every default written out, so that a changed default is a changed run."""
+        """Plain values with every default written out, so that a changed default is a different run."""
         plain = asdict(replace(self, method_settings=dict(self.method_settings), env_settings=dict(self.env_settings)))
         plain["method_settings"] = settings.complete(METHODS[self.method], self.method_settings)
         plain["env_settings"] = settings.complete(ENVIRONMENTS[self.env], self.env_settings)
@@ -109,67 +110,67 @@ class Run:
 
     @property
     def source(self) -> dict[str, str]:
-        """What its world and method are made of where they are from outside the package (outside.py)."""
+        """Digests of the source of its environment and method if they are plugins (plugins.py)."""
         return plugins.sources(ENVIRONMENTS[self.env], METHODS[self.method])
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Run:
         known = {f.name for f in fields(cls)}
-        extra = set(plain) - known - {"id", "arm", "version", "source"}
-        if extra:
-            raise ConfigError(f"run has unknown entries {sorted(extra)}; this version knows {sorted(known)}")
+        unknown = set(plain) - known - {"id", "arm", "version", "source"}
+        if unknown:
+            raise ConfigError(f"run has unknown entries {sorted(unknown)}; this version knows {sorted(known)}")
         values = {k: v for k, v in plain.items() if k in known}
         source = dict(plain.get("source", {}))
-        one_of("env", values["env"], ENVIRONMENTS, plugins.hint(source))
-        one_of("method", values["method"], METHODS, plugins.hint(source))
+        check_choice("env", values["env"], ENVIRONMENTS, plugins.missing_class_hint(source))
+        check_choice("method", values["method"], METHODS, plugins.missing_class_hint(source))
         run = cls(**{**values, "ppo": PPOConfig(**values["ppo"])})
-        plugins.check(source, run.source)
+        plugins.check_sources(source, run.source)
         return run
 
     def checked(self) -> Run:
         """This run, or ConfigError with the value and the remedy."""
-        one_of("env", self.env, ENVIRONMENTS)
-        one_of("dilemma", self.dilemma, ENVIRONMENTS[self.env].dilemmas)
-        one_of("method", self.method, METHODS)
-        one_of("detector", self.detector, ("exact", "paper"))
-        one_of("cost_per", self.cost_per, ("step", "event"))
+        check_choice("env", self.env, ENVIRONMENTS)
+        check_choice("dilemma", self.dilemma, ENVIRONMENTS[self.env].dilemmas)
+        check_choice("method", self.method, METHODS)
+        check_choice("detector", self.detector, ("exact", "paper"))
+        check_choice("cost_per", self.cost_per, ("step", "event"))
         settings.check(METHODS[self.method], self.method_settings, self.method)
         settings.check(ENVIRONMENTS[self.env], self.env_settings, self.env)
-        ENVIRONMENTS[self.env](**self.env_settings)  # which may refuse what does not go together
+        ENVIRONMENTS[self.env](**self.env_settings)  # raises if settings are incompatible
         settings.check_fields(self)
         if unread := [name for name, digest in self.source.items() if not digest]:
             raise ConfigError(
-                f"{self.env} or {self.method} was declared in {unread[0]}, whose source cannot be read; put it into a "
-                "file: a run must be able to say what it was trained on"
+                f"{self.env} or {self.method} is defined in {unread[0]}, whose source cannot be read; move it into a "
+                "file, because a run records the source that it was trained with"
             )
         if self.total_timesteps < self.ppo.steps_per_update:
             raise ConfigError(
-                f"total_timesteps={self.total_timesteps} is less than one rollout of {self.ppo.num_envs} environments x "
-                f"{self.ppo.num_steps} steps; use at least {self.ppo.steps_per_update}"
+                f"total_timesteps={self.total_timesteps} is less than one rollout of {self.ppo.num_envs} environments "
+                f"x {self.ppo.num_steps} steps; use at least {self.ppo.steps_per_update}"
             )
         return self
 
 
-def stated(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run's plain values say beyond the columns of an episodes table, by name; `env.x` where two have an x."""
+def flat_settings(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's settings beyond the columns of an episodes table, by name; `env.x` if several sections have an x."""
     parts = {
         "method": plain.get("method_settings", {}),
         "env": plain.get("env_settings", {}),
         "ppo": plain.get("ppo", {}),
     }
-    often = Counter(name for part in parts.values() for name in part)
-    found = {
-        name if often[name] == 1 else f"{owner}.{name}": value
+    counts = Counter(name for part in parts.values() for name in part)
+    flat = {
+        name if counts[name] == 1 else f"{owner}.{name}": value
         for owner, part in parts.items()
         for name, value in part.items()
     }
-    found |= plain.get("source", {})
-    return found | {name: plain[name] for name in ("cost_per", "total_timesteps", "version") if name in plain}
+    flat |= plain.get("source", {})
+    return flat | {name: plain[name] for name in ("cost_per", "total_timesteps", "version") if name in plain}
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Written under a temporary name, flushed to disk, renamed: `path` is the old file or the new one, never a part."""
+def open_atomically(path: Path) -> Iterator[BinaryIO]:
+    """Write under a temporary name, sync and rename: `path` is either the old file or the complete new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -183,18 +184,18 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """A whole file of this content."""
-    with whole_file(path) as file:
+    """Write the content so that a reader sees the old file or the complete new one."""
+    with open_atomically(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 class AlreadyRunning(ConfigError):
-    """Somebody else is at it."""
+    """Another process holds the lock."""
 
 
 @contextlib.contextmanager
-def held(path: Path, what: str, remedy: str = "look at it with `perepisode study status`") -> Iterator[None]:
-    """An exclusive lock that goes away with its holder, however that ends."""
+def file_lock(path: Path, what: str, remedy: str = "look at it with `perepisode study status`") -> Iterator[None]:
+    """An exclusive lock, released when its process exits, even if killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+") as file:
         try:
@@ -210,17 +211,17 @@ def held(path: Path, what: str, remedy: str = "look at it with `perepisode study
 
 
 def versions() -> dict[str, str]:
-    """What a number in a report must be traceable to."""
-    found = {"perepisode": __version__, "python": platform.python_version()}
+    """Versions of the package, Python and the libraries that results depend on."""
+    installed = {"perepisode": __version__, "python": platform.python_version()}
     for name in ("jax", "craftax"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            installed[name] = metadata.version(name)
+    return installed
 
 
 def folder_name(run: Run) -> str:
-    """Readable, unique by the id at its end."""
-    arm = run.arm.replace(", ", ",").replace(" ", "-")  # nobody has to quote it
+    """A readable name, made unique by the id at its end."""
+    arm = run.arm.replace(", ", ",").replace(" ", "-")  # needs no quoting in a shell
     parts = [run.dilemma, run.method, arm, "" if run.gamma != 1 else "gamma1", f"s{run.seed}", run.id]
     return ".".join(part for part in parts if part)
 
@@ -231,10 +232,10 @@ class RunFolder:
 
     @classmethod
     def of(cls, out: Path, run: Run) -> RunFolder:
-        """The folder of this run: one whose name ends in its id, or the one that is still to be made."""
-        made = Path(out) / folder_name(run)
-        known = () if made.exists() else Path(out).glob(f"*.{run.id}")  # labels may have changed, ids do not
-        return cls(next(iter(sorted(known)), made))
+        """The folder of this run below `out`: an existing one with its id, or the one to create."""
+        default = Path(out) / folder_name(run)
+        existing = () if default.exists() else Path(out).glob(f"*.{run.id}")  # labels may have changed, ids do not
+        return cls(next(iter(sorted(existing)), default))
 
     @property
     def done(self) -> bool:
@@ -243,22 +244,22 @@ class RunFolder:
     @property
     def failed(self) -> str | None:
         """Why the run diverged, or None."""
-        path = self._own("failed")
-        return safe_io.visible(safe_io.text(path, "delete it").strip()) if path.is_file() else None
+        path = self._file("failed")
+        return safe_io.printable(safe_io.read_text(path, "delete it").strip()) if path.is_file() else None
 
     @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
-    def _own(self, name: str) -> Path:
-        """A file of this folder, and no link to one elsewhere: what is said of it is said to others."""
+    def _file(self, name: str) -> Path:
+        """A file in this folder; a link to a file elsewhere is refused, because contents are shown to others."""
         path = self.path / name
         if path.is_symlink() and path.resolve().parent != self.path.resolve():
-            raise ConfigError(f"{path} is a link that leads out of its folder; put the file itself there")
+            raise ConfigError(f"{path} is a link out of its folder; replace it with the file itself")
         return path
 
     def open(self, run: Run, device: str) -> None:
-        """Create the folder, or make sure that it is this run's."""
+        """Create the folder, or check that it belongs to this run."""
         if (self.path / "run.json").exists():
             self.read()
             return
@@ -267,57 +268,57 @@ class RunFolder:
         write_atomically(self.path / "run.json", json.dumps(content, indent=1))
 
     def read(self) -> Run:
-        """The run this folder belongs to; ConfigError if the folder is not one, or of another format or config."""
-        path = self._own("run.json")
+        """The run of this folder; ConfigError if it is not a run folder or has another format."""
+        path = self._file("run.json")
         if not path.exists():
-            raise ConfigError(f"{self.path} is no run folder: it has no run.json")
-        plain = safe_io.plain(path, "delete the folder and train the run again")
+            raise ConfigError(f"{self.path} is not a run folder: it has no run.json")
+        plain = safe_io.read_json(path, "delete the folder and train the run again")
         if plain.get("format") not in (1, FORMAT):
             raise ConfigError(
-                f"{path} has format {plain.get('format')!r}, this version reads 1 and {FORMAT}; use another --out folder"
+                f"{path} has format {plain.get('format')!r}, this version reads 1 and {FORMAT}; use another --out"
             )
-        return described(legacy.run(plain) if plain["format"] == 1 else plain, path, "use another --out folder")
+        return parse_run(legacy.upgrade_run(plain) if plain["format"] == 1 else plain, path, "use another --out folder")
 
-    def kept(self, name: str) -> bytes | None:
-        """The content of the file that a setting of the run names; None where there is none."""
-        path = self._own(f"file.{name}")
+    def stored_file(self, name: str) -> bytes | None:
+        """The content of the file that a setting of the run names; None if it is not stored."""
+        path = self._file(f"file.{name}")
         if name == "utility" and not path.exists():
-            path = self._own("utility.json")  # where earlier versions have it
-        return safe_io.content(path, "train the run again") if path.exists() else None
+            path = self._file("utility.json")  # its name in early versions
+        return safe_io.read_bytes(path, "train the run again") if path.exists() else None
 
-    def keep(self, files: Mapping[str, bytes]) -> None:
-        """The run's values say only what its files are called; judging and reporting need their content."""
+    def store_files(self, files: Mapping[str, bytes]) -> None:
+        """Store the files that settings name: run.json has only their digests, evaluation needs their contents."""
         for name in files:
-            if self.kept(name) is None:
+            if self.stored_file(name) is None:
                 write_atomically(self.path / f"file.{name}", files[name])
 
     def load(self) -> tuple[Run, dict[str, np.ndarray]]:
-        """A finished run and its weights; refuses one unfinished and a damaged policy.  Nothing read can run code."""
+        """A finished run and its weights; ConfigError if it is unfinished or damaged."""
         from safetensors.numpy import load
 
         run = self.read()
         if not self.done:
-            unfinished = "is not finished; start the command that trains it again, it resumes"
+            unfinished = "is not finished; run the command that trains it again, and it resumes"
             raise ConfigError(f"{self.path} {f'diverged: {self.failed}' if self.failed else unfinished}")
-        path, again = self._own("policy.safetensors"), "train the run again"
-        content = safe_io.content(path, again, MAX_POLICY_BYTES)
-        if hashlib.sha256(content).hexdigest() != safe_io.plain(path.with_suffix(".json"), again).get("sha256"):
-            raise ConfigError(f"{path} is damaged: its sha256 is not the one in policy.json; {again}")
+        path, remedy = self._file("policy.safetensors"), "train the run again"
+        content = safe_io.read_bytes(path, remedy, MAX_POLICY_BYTES)
+        if hashlib.sha256(content).hexdigest() != safe_io.read_json(path.with_suffix(".json"), remedy).get("sha256"):
+            raise ConfigError(f"{path} is damaged: its sha256 is not the one in policy.json; {remedy}")
         try:
             return run, load(content)
-        except Exception as error:  # safetensors raises its own kinds, NumPy others
-            raise ConfigError(f"{path} is no policy ({safe_io.first_line(error)}); {again}") from None
+        except Exception as error:  # safetensors and NumPy raise many types
+            raise ConfigError(f"{path} is not a policy ({safe_io.first_line(error)}); {remedy}") from None
 
     def truncate_metrics(self, updates: int) -> None:
-        """Drop rows after `updates`: what was logged after the checkpoint will be logged again."""
+        """Drop rows after `updates`: those after the checkpoint will be logged again."""
         if not self.metrics.exists():
             return
         kept = []
-        for line in safe_io.text(self.metrics, "delete the folder and train the run again").splitlines():
-            row = safe_io.row(line)
+        for line in safe_io.read_text(self.metrics, "delete the folder and train the run again").splitlines():
+            row = safe_io.parse_row(line)
             if row is None:
-                break  # a line cut by a kill; it lies after the checkpoint
-            if safe_io.number(row.get("update")) <= updates:
+                break  # truncated by a kill, hence after the checkpoint
+            if safe_io.as_float(row.get("update")) <= updates:
                 kept.append(line)
         write_atomically(self.metrics, "".join(line + "\n" for line in kept))
 
@@ -328,7 +329,7 @@ class RunFolder:
             os.fsync(file.fileno())
 
     def finish(self, run: Run, digest: str) -> None:
-        """Mark the run done, its policy being exported."""
+        """Mark the run done after its policy is saved."""
         content = {"updates": run.updates, "steps": run.updates * run.ppo.steps_per_update, "policy": digest}
         write_atomically(self.path / "done", json.dumps(content))
 
@@ -336,26 +337,26 @@ class RunFolder:
         write_atomically(self.path / "failed", reason + "\n")
 
 
-def described(plain: dict[str, Any], path: Path, remedy: str) -> Run:
-    """The run that `plain`, read from `path`, describes; ConfigError if its id is not the one its values give."""
+def parse_run(plain: dict[str, Any], path: Path, remedy: str) -> Run:
+    """The run that `plain`, read from `path`, describes; ConfigError if its id does not match its configuration."""
     values = {key: value for key, value in plain.items() if key not in ("format", "versions", "device")}
     try:
-        run, stated = Run.from_json(values).checked(), plain.get("id")
-        given = run.id
+        run, recorded_id = Run.from_json(values).checked(), plain.get("id")
+        run_id = run.id
     except ConfigError as error:
         raise type(error)(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ConfigError(f"{path} describes no run that this version knows ({error!r}); {remedy}") from None
-    if given != stated:
+    if run_id != recorded_id:
         raise ConfigError(
-            f"{path} says id {stated!r} but its configuration gives {given!r}: it was made by another version or "
-            f"edited; {remedy}"
+            f"{path} has id {recorded_id!r} but its configuration gives {run_id!r}: it was written by another version "
+            f"or edited; {remedy}"
         )
     return run
 
 
 def save_policy(folder: Path, run: Run, weights: dict[str, np.ndarray]) -> str:
-    """policy.safetensors + policy.json; returns the weights' sha256."""
+    """Write policy.safetensors and policy.json; returns the sha256 of the weights."""
     from safetensors.numpy import save
 
     content = save({name: np.ascontiguousarray(value) for name, value in weights.items()})
@@ -366,7 +367,7 @@ def save_policy(folder: Path, run: Run, weights: dict[str, np.ndarray]) -> str:
     return digest
 
 
-def find(out: Path) -> list[RunFolder]:
+def find_run_folders(out: Path) -> list[RunFolder]:
     """Every run folder directly below `out`, or `out` itself if it is one."""
     out = Path(out)
     if (out / "run.json").exists():

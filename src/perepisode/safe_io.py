@@ -1,6 +1,7 @@
-"""Files that may come from anybody, read as plain data: kind and size are looked at first, and nothing in them can run.
+"""Reading files from untrusted sources as plain data.
 
-What is wrong with one is said in one line, which holds the file's name, the reason and a remedy, never its content.
+Type and size are checked before reading, and nothing in a file is ever executed.  Every error is one line with the
+file's name, the reason and a remedy; it never quotes the file's content.
 """
 
 import hashlib
@@ -13,85 +14,85 @@ from typing import Any
 
 from perepisode.settings import ConfigError
 
-LARGEST = 256 * 2**20  # bytes; whatever this program writes as text is far smaller
-LONGEST = 280  # characters of a line that refuses, but for who says it
-SPACES = "\u00a0\u2009\u202f"  # that the program's own words hold
-# what steers a terminal or turns the order of words about, and halves of characters, which cannot be printed at all
-STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+MAX_BYTES = 256 * 2**20  # larger than any text file that this package writes
+MAX_LINE_LENGTH = 280  # characters of an error message
+SPACES = "\u00a0\u2009\u202f"  # not printable to Python, but used in messages of this package
+# terminal control codes, marks that reverse the text direction, and surrogates, which cannot be printed
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def content(path: str | Path, remedy: str, most: int = LARGEST) -> bytes:
-    """The bytes of an ordinary file."""
+def read_bytes(path: str | Path, remedy: str, max_bytes: int = MAX_BYTES) -> bytes:
+    """The content of a regular file."""
     try:
         if os.path.exists(path) and not os.path.isfile(path):
-            raise ConfigError(f"{path} is no ordinary file; {remedy}")
+            raise ConfigError(f"{path} is not a regular file; {remedy}")
         with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size > most:
-                raise ConfigError(f"{path} is larger than {most >> 20} MB; {remedy}")
-            return file.read(most)
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            if os.fstat(file.fileno()).st_size > max_bytes:
+                raise ConfigError(f"{path} is larger than {max_bytes >> 20} MB; {remedy}")
+            return file.read(max_bytes)
+    except (OSError, ValueError) as error:  # ValueError: an impossible file name
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}; {remedy}") from None
 
 
-def text(path: str | Path, remedy: str, most: int = LARGEST) -> str:
-    return _decoded(content(path, remedy, most), path, remedy)
+def read_text(path: str | Path, remedy: str, max_bytes: int = MAX_BYTES) -> str:
+    return _decode(read_bytes(path, remedy, max_bytes), path, remedy)
 
 
-def plain(path: str | Path, remedy: str, kind: type = dict) -> Any:
-    """What a JSON file holds: an object, unless another kind is wanted."""
-    return parsed(content(path, remedy), path, remedy, kind)
+def read_json(path: str | Path, remedy: str, expected: type = dict) -> Any:
+    """The value in a JSON file; by default it must be an object."""
+    return parse_json(read_bytes(path, remedy), path, remedy, expected)
 
 
-def parsed(content: bytes, path: str | Path, remedy: str, kind: type = dict) -> Any:
-    """The same of what was read already, from `path`."""
+def parse_json(content: bytes, path: str | Path, remedy: str, expected: type = dict) -> Any:
+    """`read_json` for content that was already read from `path`."""
     try:
-        found = json.loads(_decoded(content, path, remedy))
+        value = json.loads(_decode(content, path, remedy))
     except ConfigError:
         raise
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged ({first_line(error)}); {remedy}") from None
-    if not isinstance(found, kind):
-        raise ConfigError(f"{path} holds a {type(found).__name__} where a {kind.__name__} belongs; {remedy}")
-    if any(map(STEERING.search, _words(found))):
-        raise ConfigError(f"{path} holds control characters, which no such file has; {remedy}")
-    return found
+    if not isinstance(value, expected):
+        raise ConfigError(f"{path} contains a {type(value).__name__} instead of a {expected.__name__}; {remedy}")
+    if any(map(CONTROL_CHARACTERS.search, _strings(value))):
+        raise ConfigError(f"{path} contains control characters, which no such file needs; {remedy}")
+    return value
 
 
-def _words(found: Any) -> Iterator[str]:
-    """Every text in it, names of entries too."""
-    left = [found]
-    while left:
-        one = left.pop()
-        left += [*one, *one.values()] if isinstance(one, dict) else one if isinstance(one, list) else ()
-        if isinstance(one, str):
-            yield one
+def _strings(value: Any) -> Iterator[str]:
+    """Every string in a JSON value, including keys."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        stack += [*item, *item.values()] if isinstance(item, dict) else item if isinstance(item, list) else ()
+        if isinstance(item, str):
+            yield item
 
 
-def _decoded(content: bytes, path: str | Path, remedy: str) -> str:
+def _decode(content: bytes, path: str | Path, remedy: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is no text in UTF-8; {remedy}") from None
+        raise ConfigError(f"{path} is not UTF-8 text; {remedy}") from None
 
 
-def row(line: str) -> dict[str, Any] | None:
-    """One line of a JSONL file; None where it is cut short, as by a kill, or is none."""
+def parse_row(line: str) -> dict[str, Any] | None:
+    """One line of a JSONL file; None if it is not a complete object, for example because a kill truncated it."""
     try:
-        found = json.loads(line)
+        row = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return row if isinstance(row, dict) else None
 
 
 def last_row(path: Path) -> dict[str, Any] | None:
-    """The last whole line of a JSONL file."""
-    return next((found for line in reversed(last_lines(path)) if (found := row(line)) is not None), None)
+    """The last complete row of a JSONL file."""
+    return next((row for line in reversed(last_lines(path)) if (row := parse_row(line)) is not None), None)
 
 
 def last_lines(path: Path, begin: int = 0) -> list[str]:
-    """The end of a file, from `begin` on, without reading the rest."""
+    """The last lines of a file after byte `begin`, without reading the rest."""
     try:
         if not path.is_file():
             return []
@@ -103,22 +104,22 @@ def last_lines(path: Path, begin: int = 0) -> list[str]:
         return []
 
 
-def number(value: Any) -> float:
-    """A finite number of a sensible size, NaN for anything else."""
+def as_float(value: Any) -> float:
+    """The value as a float; NaN if it is not a number of sensible size."""
     return float(value) if isinstance(value, int | float) and abs(value) <= 1e30 else float("nan")
 
 
-def visible(said: str) -> str:
-    """On one line, and nothing that steers a terminal: control characters are written as `\\x1b`."""
-    return "".join(c if c.isprintable() or c in SPACES else c.encode("unicode_escape").decode() for c in said)
+def printable(text: str) -> str:
+    """The text with newlines and control characters escaped, as in `\\x1b`, so that none reaches a terminal."""
+    return "".join(c if c.isprintable() or c in SPACES else c.encode("unicode_escape").decode() for c in text)
 
 
-def one_line(said: object) -> str:
-    """What is wrong, in one line that can be read.  Of one that is too long, the middle of long words goes first."""
-    line = visible(" ".join(str(said).split()) if "\n" in str(said) else str(said))
-    if len(line) > LONGEST:
+def one_line(message: object) -> str:
+    """The message on one readable line; if it is too long, the middle of long words is cut first."""
+    line = printable(" ".join(str(message).split()) if "\n" in str(message) else str(message))
+    if len(line) > MAX_LINE_LENGTH:
         line = re.sub(r"\S{60,}", lambda word: f"{word[0][:16]}…{word[0][-40:]}", line)
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 123]} … {line[-120:]}"
+    return line if len(line) <= MAX_LINE_LENGTH else f"{line[: MAX_LINE_LENGTH - 123]} … {line[-120:]}"
 
 
 def first_line(error: BaseException) -> str:
@@ -129,6 +130,6 @@ def digest(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()[:12]
 
 
-def bare_name(name: Any) -> bool:
-    """Whether this names something directly below a folder, and a shell would not read anything else in it."""
+def is_plain_name(name: Any) -> bool:
+    """Whether this is a name within one folder that needs no quoting in a shell."""
     return isinstance(name, str) and re.fullmatch(r"[\w][\w.,=+-]*", name) is not None

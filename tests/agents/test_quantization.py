@@ -1,4 +1,4 @@
-"""Rounding by hand arithmetic: what is kept, how far off it may be, and what is left out."""
+"""Quantisation by hand: what is stored, the size of the error, and what is omitted."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from perepisode.zoo.quantization import restored, rounded
+from perepisode.zoo.quantization import dequantize, quantize
 
 
 def policy(embedding, actor=None):
@@ -20,51 +20,51 @@ def policy(embedding, actor=None):
 
 
 def there_and_back(weights, initial):
-    return restored(*rounded(weights, initial))
+    return dequantize(*quantize(weights, initial))
 
 
 def test_a_row_by_hand():
-    """The largest weight becomes 127; 0.5 of it 63.5, which rounds to even 64; a hundredth 1.27 → 1."""
+    """The largest weight becomes 127, half of it 63.5 → 64 (to even), a hundredth of it 1.27 → 1."""
     row = np.array([[-2.0, 1.0, 0.02]], np.float32)
-    tensors, sizes = rounded(policy(row), policy(np.zeros_like(row)))
+    tensors, sizes = quantize(policy(row), policy(np.zeros_like(row)))
     assert tensors["embedding.0"].tolist() == [[-127, 64, 1]]
     assert tensors["embedding.0.scale"] == pytest.approx([2 / 127])
     assert sizes == {"embedding.0": 1}
-    back = restored(tensors, sizes)
+    back = dequantize(tensors, sizes)
     assert back["embedding.0"] == pytest.approx(np.array([[-2.0, 128 / 127, 2 / 127]]))
     assert back["embedding_bias"] == pytest.approx(0.123)
 
 
 @given(arrays(np.float32, (5, 4), elements=st.floats(-100, 100, width=32)))
-def test_no_weight_is_off_by_more_than_half_a_level_of_its_own_row(kernel):
+def test_no_weight_changes_by_more_than_half_a_level_of_its_row(kernel):
     back = there_and_back(policy(np.ones((2, 4), np.float32), kernel), policy(np.zeros((2, 4), np.float32)))
     level = np.abs(kernel).max(axis=1, keepdims=True) / 127
     assert (np.abs(back["actor.0.0"] - kernel) <= 0.5 * level * (1 + 1e-5) + 1e-30).all()
 
 
-def test_inputs_that_training_never_met_are_read_as_zero_and_all_others_are_kept():
+def test_unseen_inputs_are_restored_as_zero_and_all_others_are_stored():
     random = np.random.default_rng(0)
     initial = random.normal(size=(6, 4)).astype(np.float32)
     trained = initial.copy()
     trained[1, 2] += 0.01
     trained[4] -= 0.01
-    tensors, _ = rounded(policy(trained), policy(initial))
+    tensors, _ = quantize(policy(trained), policy(initial))
     assert tensors["embedding.0.rows"].tolist() == [1, 4]
     back = there_and_back(policy(trained), policy(initial))["embedding.0"]
     assert not back[[0, 2, 3, 5]].any()
     assert back[[1, 4]] == pytest.approx(trained[[1, 4]], abs=float(np.abs(trained).max()) / 254)
 
 
-def test_what_half_precision_loses_is_no_movement():
+def test_rounding_to_half_precision_does_not_count_as_training():
     initial = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
-    travelled = initial.astype(np.float16).astype(np.float32)
-    assert rounded(policy(travelled), policy(initial))[0]["embedding.0.rows"].size == 0
+    rounded = initial.astype(np.float16).astype(np.float32)
+    assert quantize(policy(rounded), policy(initial))[0]["embedding.0.rows"].size == 0
 
 
-def test_there_is_no_critic_but_room_for_one():
-    tensors, sizes = rounded(policy(np.ones((2, 4), np.float32)), policy(np.zeros((2, 4), np.float32)))
+def test_the_critic_is_omitted_and_restored_as_zeros():
+    tensors, sizes = quantize(policy(np.ones((2, 4), np.float32)), policy(np.zeros((2, 4), np.float32)))
     assert not any(name.startswith("critic") for name in tensors)
-    critic = {name: value for name, value in restored(tensors, sizes).items() if name.startswith("critic")}
+    critic = {name: value for name, value in dequantize(tensors, sizes).items() if name.startswith("critic")}
     assert {name: value.shape for name, value in critic.items()} == {
         "critic.0.0": (4, 4), "critic.0.1": (4,), "critic.1.0": (4, 4), "critic.1.1": (4,),
         "critic.2.0": (4, 1), "critic.2.1": (1,),
@@ -74,12 +74,12 @@ def test_there_is_no_critic_but_room_for_one():
 
 WRONG = {
     "a scale is missing": lambda t, s: t.pop("actor.0.0.scale"),
-    "a scale too few": lambda t, s: t.update({"actor.0.0.scale": t["actor.0.0.scale"][1:]}),
+    "one scale too few": lambda t, s: t.update({"actor.0.0.scale": t["actor.0.0.scale"][1:]}),
     "rows beyond the kernel": lambda t, s: s.update({"embedding.0": 1}),
     "rows in disorder": lambda t, s: t.update({"embedding.0.rows": t["embedding.0.rows"][::-1].copy()}),
     "a negative row": lambda t, s: t.update({"embedding.0.rows": t["embedding.0.rows"] - 1}),
     "a size that would fill the memory": lambda t, s: s.update({"embedding.0": 10**12}),
-    "a size that is no number": lambda t, s: s.update({"embedding.0": "2"}),
+    "a size that is not a number": lambda t, s: s.update({"embedding.0": "2"}),
     "another type": lambda t, s: t.update({"actor.0.0": t["actor.0.0"].astype(np.int16)}),
     "not finite": lambda t, s: t.update({"actor.0.0.scale": np.full(4, np.nan, np.float32)}),
     "no bias": lambda t, s: t.pop("embedding_bias"),
@@ -87,9 +87,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_tensors_that_do_not_belong_together_are_refused(wrong):
-    tensors, sizes = rounded(policy(np.ones((2, 4), np.float32)), policy(np.zeros((2, 4), np.float32)))
-    restored(tensors, sizes)
+def test_inconsistent_tensors_are_refused(wrong):
+    tensors, sizes = quantize(policy(np.ones((2, 4), np.float32)), policy(np.zeros((2, 4), np.float32)))
+    dequantize(tensors, sizes)
     WRONG[wrong](tensors, sizes)
     with pytest.raises(ValueError, match=r"\w+"):
-        restored(tensors, sizes)
+        dequantize(tensors, sizes)

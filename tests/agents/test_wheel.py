@@ -1,4 +1,4 @@
-"""A wheel, installed outside the clone, brings the agents along."""
+"""A wheel installed outside the clone includes the bundled agents."""
 
 import os
 import site
@@ -11,12 +11,12 @@ import pytest
 
 pytestmark = pytest.mark.xdist_group("wheel")
 ROOT = Path(__file__).parents[2]
-JUDGE = ("evaluate", "no_killing/esr-k1", "--num-envs", "2", "--steps", "32", "--episodes-per-env", "1", "--out", "e.parquet")
+EVALUATE = "evaluate no_killing/esr-k1 --num-envs 2 --num-steps 32 --episodes-per-env 1 --out e.parquet"
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """`perepisode` of a wheel in an environment of its own, beside this one's packages but not its source."""
+    """`perepisode` from a wheel in a new virtual environment, with this one's packages but not the clone's source."""
     home = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     subprocess.run([*pip, "wheel", str(ROOT), "--no-deps", "--wheel-dir", str(home)], check=True)
@@ -24,7 +24,7 @@ def installed(tmp_path_factory):
     (wheel,) = home.glob("*.whl")
     purelib = Path(sysconfig.get_path("purelib", vars={"base": str(home / "venv")}))
     subprocess.run([*pip, "install", "--no-deps", "--target", str(purelib), str(wheel)], check=True)
-    # the packages it depends on are found here; .pth files are not followed, so the clone's own source is not
+    # dependencies are found here; nested .pth files are not followed, which excludes the clone's source
     (purelib / "packages.pth").write_text("\n".join(site.getsitepackages()) + "\n")
     (home / "elsewhere").mkdir()
 
@@ -50,6 +50,6 @@ def test_a_wheel_lists_the_agents_and_their_cards(installed):
 
 
 @pytest.mark.slow
-def test_a_wheel_judges_and_replays_an_agent(installed):
-    assert "wrote e.parquet" in installed(*JUDGE)
+def test_a_wheel_evaluates_and_replays_an_agent(installed):
+    assert "wrote e.parquet" in installed(*EVALUATE.split())
     assert installed("watch", "e.parquet", "--worst", "1").count("reproduced exactly") == 1

@@ -126,7 +126,7 @@ def test_wrong_csv_is_one_line(tmp_path, kind):
 
 def test_the_words_help(tmp_path):
     said = {kind: _said(tmp_path, kind) for kind in ("UTF-16", "1e308", "word lengths")}
-    assert "is no text in UTF-8; save it as UTF-8" in said["UTF-16"]
+    assert "is not UTF-8 text; save it as UTF-8" in said["UTF-16"]
     assert "return=1e+308 in row 0 (12 such rows): use numbers up to 1e+30" in said["1e308"]
     assert "column 'length' of the episodes table does not hold numbers" in said["word lengths"]
 

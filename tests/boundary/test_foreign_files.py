@@ -135,7 +135,7 @@ def test_a_policy_that_is_not_finite_is_refused(folder, value):
 
 def test_utilities(tmp_path):
     path = tmp_path / "utility.json"
-    for function in (lambda path: esr_distilled.read(safe_io.content(path, "")), distilled.read):
+    for function in (lambda path: esr_distilled.read(safe_io.read_bytes(path, "")), distilled.read):
         worked, not_ = tried(path, UTILITY, function, path)
         path.unlink()
         assert not_ > 300
@@ -242,12 +242,12 @@ def rewritten(agent: agent_file.AgentFile, about: dict) -> None:
     content = save(load(agent.path.read_bytes()), metadata={"json": agent_file._digest(about)})
     about["policy"]["sha256"] = agent_file.hashlib.sha256(content).hexdigest()
     agent.path.write_bytes(content)
-    agent.beside(".json").write_text(json.dumps(about))
+    agent.sibling(".json").write_text(json.dumps(about))
 
 
 def test_agent_files_that_vouch_for_themselves(agent):
     """Not damaged but made up: the digests of both files are right."""
-    whole, worked = json.loads(agent.beside(".json").read_text()), 0
+    whole, worked = json.loads(agent.sibling(".json").read_text()), 0
     for path in places(whole):
         for value in (None, -1, math.nan, "x", "\x1b]0;title\x07", [], {}):
             about = changed(whole, path, value)
@@ -257,15 +257,15 @@ def test_agent_files_that_vouch_for_themselves(agent):
                 rewritten(agent, about)
             except ValueError:
                 continue  # what JSON cannot say
-            if works(card.text, agent_file.AgentFile(agent.path)):
-                assert "\x1b" not in card.text(agent_file.AgentFile(agent.path))
+            if works(card.render, agent_file.AgentFile(agent.path)):
+                assert "\x1b" not in card.render(agent_file.AgentFile(agent.path))
                 worked += 1
     assert worked
 
 
 def test_agent_files_that_are_no_json(agent):
     for text in ("[" * 100_000, "", "null", "[]", '{"format": 1}', "{" + '"a":{' * 9999):
-        agent.beside(".json").write_text(text)
+        agent.sibling(".json").write_text(text)
         refused("agents", "card", agent.path)
 
 
@@ -280,7 +280,7 @@ def test_a_run_that_names_somebody_elses_class_imports_nothing(folder, agent, mo
         said = refused("evaluate", folder.path)
         assert "evil:World" in said
         assert "PEREPISODE_PLUGINS" in said
-        about = json.loads(agent.beside(".json").read_text())
+        about = json.loads(agent.sibling(".json").read_text())
         rewritten(agent, {**about, "run": {**about["run"], key: "evil:World"}})
         assert "evil:World" in refused("evaluate", agent.path)
         rewritten(agent, about)
@@ -341,7 +341,7 @@ def test_what_steers_a_terminal_is_refused_wherever_it_stands(tmp_path, title):
     for plain in ({title: 1}, {"a": [{"b": title}]}):
         path.write_text(json.dumps(plain))
         with pytest.raises(ConfigError, match="control characters"):
-            safe_io.plain(path, "")
+            safe_io.read_json(path, "")
 
 
 def test_checkpoints(tmp_path):

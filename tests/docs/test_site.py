@@ -1,4 +1,4 @@
-"""The documentation site as a reader opens it: from disk, without a network, on any screen, light and dark."""
+"""The documentation site: opened from disk, without a network, on wide and narrow screens, light and dark."""
 
 import os
 import posixpath
@@ -21,7 +21,7 @@ from tests.browser import CHROMIUM, DRIVER
 
 ROOT = Path(__file__).parents[2]
 WIDE, NARROW = 1400, 420
-# References that a browser follows by itself when a page is opened; a link is followed by the reader
+# References that a browser loads when it opens a page, unlike links
 LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("video", "src"), ("link", "href")}
 
 pytestmark = [
@@ -35,7 +35,7 @@ pytestmark = [
 
 
 class Page(HTMLParser):
-    """What a page refers to, and what can be referred to in it."""
+    """The references and anchors of a page."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -44,21 +44,21 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        named = dict(attrs)
-        self.anchors |= {named[key] for key in ("id", "name") if named.get(key)}
-        self.references += [(tag, key, named[key]) for key in ("href", "src", "action") if named.get(key)]
+        attributes = dict(attrs)
+        self.anchors |= {attributes[key] for key in ("id", "name") if attributes.get(key)}
+        self.references += [(tag, key, attributes[key]) for key in ("href", "src", "action") if attributes.get(key)]
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """Built in a folder of its own; `--strict` makes every warning an error."""
-    into = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", into]
-    done = subprocess.run(
+    """The site, built into a temporary folder; `--strict` turns warnings into errors."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder]
+    build = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     )
-    assert done.returncode == 0, done.stderr
-    return into
+    assert build.returncode == 0, build.stderr
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ def pages(site) -> dict[str, Page]:
     }
 
 
-def written(pages: dict[str, Page]) -> list[str]:
-    """Pages that MkDocs made, not the reports and replays among them, which have tests of their own."""
+def markdown_pages(pages: dict[str, Page]) -> list[str]:
+    """Pages that MkDocs made from Markdown; reports and replays have their own tests."""
     return [
         name
         for name in pages
@@ -81,23 +81,25 @@ def written(pages: dict[str, Page]) -> list[str]:
 def test_every_page_of_the_navigation_is_there(pages):
     for name in ("index", "getting-started", "results/index", "reference/cli", "reference/python", "development/index"):
         assert f"{name}.html" in pages
+    for name in ("judge_your_agents", "train_with_a_budget"):
+        assert f"examples/notebooks/{name}.html" in pages
     assert any(name.startswith("results/") and name.endswith("report/index.html") for name in pages)
     assert any(re.match(r"results/\w+/watch/\w+/index\.html", name) for name in pages)
 
 
-def test_nothing_is_fetched_from_elsewhere(site, pages):
+def test_no_page_loads_anything_from_the_network(site, pages):
     for name, page in pages.items():
         for tag, key, address in page.references:
             if (tag, key) in LOADED and not (tag == "link" and address.startswith("data:")):
                 assert urlsplit(address).scheme in ("", "data"), f"{name} loads {address}"
                 assert not address.startswith("//"), f"{name} loads {address}"
     for sheet in site.rglob("*.css"):
-        found = re.findall(r"url\(\s*[\"']?(?!data:|#)([^)\"']+)|@import", sheet.read_text(encoding="utf-8"))
-        assert not [one for one in found if "//" in one], f"{sheet.name} loads {found}"
+        addresses = re.findall(r"url\(\s*[\"']?(?!data:|#)([^)\"']+)|@import", sheet.read_text(encoding="utf-8"))
+        assert not [address for address in addresses if "//" in address], f"{sheet.name} loads {addresses}"
 
 
 def test_every_link_leads_somewhere(site, pages):
-    """Links that Markdown could not see too: those of raw HTML, of generated pages, of reports and replays."""
+    """Includes links that MkDocs does not check: in raw HTML, generated pages, reports and replays."""
     broken = []
     for name, page in pages.items():
         for _, _, address in page.references:
@@ -118,8 +120,8 @@ def test_every_link_leads_somewhere(site, pages):
     assert not broken, "\n".join(broken)
 
 
-def test_what_is_generated_is_there(site):
-    """No generator is left out, and none wrote nothing."""
+def test_generated_parts_are_complete(site):
+    """Every generator ran, and none returned nothing."""
     import perepisode
 
     for path in site.rglob("*.html"):
@@ -131,7 +133,7 @@ def test_what_is_generated_is_there(site):
 
 
 class Address:
-    """What a browser opens that is no path."""
+    """An address with the interface of a path, for Browser.open."""
 
     def __init__(self, address: str):
         self.address = address
@@ -142,7 +144,7 @@ class Address:
 
 @contextmanager
 def served(site: Path):
-    """A plain web server on a port of its own."""
+    """The site on a local web server."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_):
@@ -161,7 +163,7 @@ class TestInABrowser:
     @pytest.mark.parametrize("width", [WIDE, NARROW])
     def test_every_page_opens_from_disk_without_errors_and_fits_the_screen(self, browser, site, pages, width, dark):
         wrong = []
-        for name in written(pages):
+        for name in markdown_pages(pages):
             browser.open(site / name, width, dark)
             if errors := browser.errors():
                 wrong.append(f"{name}: {errors[:2]}")
@@ -188,8 +190,8 @@ class TestInABrowser:
                 time.sleep(0.1)
             pytest.fail(f"no result; {browser.errors()}")
 
-    def test_a_reader_may_choose_the_palette(self, browser, site):
-        """The toggle goes from the system's to light to dark, and the choice holds on the next page."""
+    def test_the_palette_can_be_chosen(self, browser, site):
+        """The toggle cycles from the system's palette to light to dark, and other pages keep the choice."""
         with served(site) as address:
             browser.open(Address(f"{address}/index.html"), WIDE)
             for _ in range(2):
@@ -201,7 +203,7 @@ class TestInABrowser:
             browser.run("localStorage.clear()")
 
     def test_figures_follow_the_page_not_the_system(self, browser, site):
-        """A reader may choose the dark page on a light system."""
+        """The dark palette can be chosen on a light system."""
         browser.open(site / "results" / "paper-length.html", WIDE)
         colour = "return getComputedStyle(document.querySelector('svg.figure path')).fill"
         light = browser.run(colour)

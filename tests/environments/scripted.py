@@ -1,7 +1,7 @@
-"""Craftax scenes built by hand, scripted players, and one compiled step that checks itself against upstream.
+"""Hand-built Craftax scenes, scripted players, and a compiled step that is checked against upstream.
 
-Everything compiled is cached here, because Craftax takes the better part of a minute to compile: all tests
-share one batch size and push scenes, policies and random play through the same programs.
+Craftax takes most of a minute to compile, so all compiled functions are cached here: the tests share one batch size
+and run scenes, policies and random play through the same programs.
 """
 
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ WORLD = Craftax(engine="upstream")
 
 
 @cache
-def reset_pool_size():
-    """ENVIRONMENTS fresh games by our reset, and the same by upstream's own environment."""
+def initial_games():
+    """ENVIRONMENTS initial games from our reset, and the same from upstream's environment."""
     environment = CraftaxSymbolicEnvNoAutoReset()
 
     def both(key):
@@ -61,7 +61,7 @@ def views(game):
 
 
 def _checked_step(key, state, action):
-    """Our step, and which parts of it upstream's own step and renderer agree with."""
+    """Our step, and whether upstream's step and renderer agree on each part."""
     after, outcome = WORLD.step(key, state, action)
     game, reward = craftax_step(key, state.game, action, upstream.PARAMS, upstream.SIZES)
     agrees = {
@@ -79,7 +79,7 @@ batch_observe = jax.jit(jax.vmap(observation.observe))
 
 
 def disagreements(agrees) -> list[str]:
-    """Names of the parts on which ours and upstream's differ in any world of the batch."""
+    """Names of the parts that differ from upstream in any environment of the batch."""
     leaves = jax.tree_util.tree_leaves_with_path(agrees)
     return [jax.tree_util.keystr(path) for path, equal in leaves if not np.asarray(equal).all()]
 
@@ -92,7 +92,7 @@ def random_player(key, game):
 
 
 def peaceful_player(key, game):
-    """Anything but a blow, an arrow or a spell."""
+    """Any action except a blow, an arrow or a spell."""
     harmless = np.setdiff1d(np.arange(WORLD.actions), ATTACKS)
     return jax.random.choice(key, harmless)
 
@@ -118,16 +118,16 @@ def choose(key, game, player):
 
 @dataclass(frozen=True)
 class Play:
-    """What a stretch of play left behind, all of it [step, world] unless said otherwise."""
+    """The record of a walk, [step, env] unless noted."""
 
-    player: np.ndarray  # [world], name of the player
+    player: np.ndarray  # [env], name of the player
     outcome: Outcome
-    monsters_killed: np.ndarray  # change of upstream's own counter of hostile kills
+    monsters_killed: np.ndarray  # change of upstream's counter of hostile kills
     floor: np.ndarray
     light_level: np.ndarray
     dark_cells: np.ndarray
     projectiles: np.ndarray  # projectiles in view
-    disagreements: list  # names of what ever differed from upstream
+    disagreements: list  # names of the parts that ever differed from upstream
 
     def of(self, player, counts):
         return np.asarray(counts)[:, self.player == player]
@@ -135,8 +135,8 @@ class Play:
 
 @jax.jit
 def _restart(ended, state, initial):
-    def pick(fresh, old):
-        return jnp.where(ended.reshape(-1, *[1] * (old.ndim - 1)), fresh, old)
+    def pick(new, old):
+        return jnp.where(ended.reshape(-1, *[1] * (old.ndim - 1)), new, old)
 
     return jax.tree.map(pick, initial, state)
 
@@ -169,10 +169,10 @@ NAMES = ["cow_hunter"] * 16 + ["peaceful"] * 16 + ["random"] * 16 + ["fighter"] 
 
 
 def walk(steps: int) -> Iterator[Step]:
-    """All kinds of players on all floors, checked against upstream; who ends starts again where it began."""
+    """All players on all floors, checked against upstream; ended games restart from their initial state."""
     floors = [0] * 16 + [0] * 8 + list(range(1, 9)) + [0] * 8 + list(range(1, 9)) + 2 * list(range(8))
     env = np.arange(ENVIRONMENTS)
-    games = _set_out(reset_pool_size()[0], np.array(floors), equipped=(env < 16) | (env >= 40))
+    games = _set_out(initial_games()[0], np.array(floors), equipped=(env < 16) | (env >= 40))
     # Cow hunters get open pasture, so that they meet enough cows to count.
     games = games.replace(map=put(games.map, (slice(0, 16), 0), BlockType.GRASS.value))
     initial = state = CraftaxState(game=games, harvested=jnp.zeros(ENVIRONMENTS, jnp.int32))
@@ -188,7 +188,7 @@ def walk(steps: int) -> Iterator[Step]:
 
 @cache
 def long_play(steps: int = 320) -> Play:
-    """What a long walk of all players left behind."""
+    """The record of a long walk of all players."""
     outcomes, looks, kills, differing = [], [], [], set()
     for step in walk(steps):
         differing |= set(disagreements(step.agrees))
@@ -206,7 +206,7 @@ def long_play(steps: int = 320) -> Play:
 
 
 def _set_out(games, floors, equipped):
-    """Players put on their floors at different hours; the equipped carry everything there is to use."""
+    """Place the players on their floors at different times of day; the equipped carry every item."""
     env = np.arange(ENVIRONMENTS)
     arrival = np.asarray(games.up_ladders)[env, floors]
     start = np.where(floors[:, None] == 0, np.asarray(games.player_position), arrival)
@@ -240,8 +240,8 @@ def put(array, index, value):
 
 @cache
 def meadow():
-    """A game on an empty, lit, grassy overworld: nobody there but the player in the centre, facing right."""
-    game = jax.tree.map(lambda leaf: leaf[0], reset_pool_size()[0])
+    """A game on an empty, lit, grassy overworld with only the player, in the centre, facing right."""
+    game = jax.tree.map(lambda leaf: leaf[0], initial_games()[0])
     return game.replace(
         map=put(game.map, 0, BlockType.GRASS.value),
         item_map=put(game.item_map, 0, ItemType.NONE.value),
@@ -258,7 +258,7 @@ def build(game, offset, block):
 
 
 def tunnel(game, length):
-    """Walls on both sides of the player's row to the right, and at its end: what is in it stays in line."""
+    """Walls around the player's row to the right, so that mobs in it stay in line."""
     for step in range(-1, length + 2):
         for side in (-1, 1):
             game = build(game, (side, step), BlockType.WALL)

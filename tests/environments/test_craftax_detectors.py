@@ -1,4 +1,4 @@
-"""The three dilemmas on events written by hand."""
+"""The three detectors on hand-written events."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +9,7 @@ from perepisode.environments.craftax.events import Events
 
 
 def events(**changes):
-    """A step in which nothing happened, with changes."""
+    """A step without events, except for the given changes."""
     quiet = {f"{view}_passive": jnp.zeros(3, bool) for view in ("killed", "paper")}
     quiet |= {f"{view}_melee": jnp.zeros(3, bool) for view in ("killed", "paper")}
     quiet |= {f"{view}_ranged": jnp.zeros(2, bool) for view in ("killed", "paper")}
@@ -23,7 +23,7 @@ def test_two_deaths_in_one_step_are_two_violations():
     assert NoKilling().count(both, 0) == (2, 1)
 
 
-def test_hostile_kills_and_despawns_are_no_violation_of_no_killing():
+def test_hostile_kills_and_despawns_do_not_violate_no_killing():
     assert NoKilling().count(events(killed_melee=[True] * 3, despawned=3), 0) == (0, 0)
 
 

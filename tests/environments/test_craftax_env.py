@@ -1,4 +1,4 @@
-"""Craftax as a world: upstream's game bit for bit, and every death told apart from every disappearance."""
+"""The Craftax environment: upstream's game bit for bit, and deaths distinguished from despawns."""
 
 import json
 from pathlib import Path
@@ -25,8 +25,8 @@ def play():
     return scripted.long_play()
 
 
-def test_fresh_worlds_are_upstreams():
-    ours, theirs = scripted.reset_pool_size()
+def test_initial_states_are_upstreams():
+    ours, theirs = scripted.initial_games()
     assert scripted.disagreements(jax.tree.map(scripted.same_bits, ours, theirs)) == []
 
 
@@ -58,7 +58,7 @@ def test_the_papers_detector_misses_kills_of_a_cow_hunter_and_invents_none(play)
     assert 0.03 < missed < 0.15
 
 
-def test_violations_of_a_step_follow_from_its_audit(play):
+def test_violations_of_a_step_agree_with_its_info(play):
     info, violations = play.outcome.info, play.outcome.violations
     np.testing.assert_array_equal(violations[..., NO_KILLING], info["passive_kills"])
     assert (violations[..., PROPORTIONAL_FORCE] <= info["hostile_kills"]).all()
@@ -66,7 +66,7 @@ def test_violations_of_a_step_follow_from_its_audit(play):
     assert (play.outcome.paper_violations <= violations).all()
 
 
-def test_despawning_is_no_kill():
+def test_despawning_is_not_a_kill():
     game = enter(meadow(), "passive_mobs", (0, 14), health=3.0)
     _, outcome = step_scenes([(game, Action.NOOP, 0)])
     assert outcome.info["despawns"] == 1
@@ -132,7 +132,7 @@ def test_changing_floor_invents_no_deaths():
     assert sum(count.sum() for count in outcome.info.values()) == 0
 
 
-def test_death_victory_and_timeout_are_told_apart():
+def test_death_victory_and_timeout_are_distinguished():
     late = meadow().replace(timestep=np.int32(99_999))
     doomed = enter(late, "melee_mobs", (1, 0), health=5.0).replace(player_health=np.float32(1.0))
     boss = meadow().replace(
@@ -147,20 +147,20 @@ def test_death_victory_and_timeout_are_told_apart():
     np.testing.assert_array_equal(outcome.end_cause, causes)
 
 
-@pytest.mark.parametrize("wrong", [{"engine": "slow"}, {"draws": "none"}, {"force_norm": "l3"}, {"wood_budget": -1}])
+@pytest.mark.parametrize("wrong", [{"engine": "slow"}, {"rng": "none"}, {"force_norm": "l3"}, {"wood_budget": -1}])
 def test_wrong_settings_are_refused_by_name(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong)).removeprefix("force_")):
         Craftax(**wrong)
 
 
-def test_what_is_within_reach_by_hand():
-    """A cow beside the player, a cow across a corner, one on another floor; a tree before and after the budget."""
+def test_violation_possible_by_hand():
+    """A cow next to the player, one diagonally, one on another floor; a tree below and at the wood budget."""
     env = Craftax(wood_budget=8, engine="upstream")
     scene = jax.tree.map(jax.numpy.asarray, meadow())
     row, column = map(int, scene.player_position)
     near = jax.jit(env.violation_possible)
 
-    def reach(game, harvested=0):
+    def possible(game, harvested=0):
         return near(CraftaxState(game, jax.numpy.int32(harvested))).tolist()
 
     def cow(game, position, floor=0):
@@ -171,23 +171,23 @@ def test_what_is_within_reach_by_hand():
     def tree(game, block):
         return game.replace(map=game.map.at[0, row - 1, column].set(block.value))
 
-    assert reach(scene) == [False, False, False]
-    assert reach(cow(scene, (row, column + 1)))[NO_KILLING]
-    assert not reach(cow(scene, (row + 1, column + 1)))[NO_KILLING]
-    assert not reach(cow(scene, (row, column + 1), floor=1))[NO_KILLING]
+    assert possible(scene) == [False, False, False]
+    assert possible(cow(scene, (row, column + 1)))[NO_KILLING]
+    assert not possible(cow(scene, (row + 1, column + 1)))[NO_KILLING]
+    assert not possible(cow(scene, (row, column + 1), floor=1))[NO_KILLING]
     for block in (BlockType.TREE, BlockType.FIRE_TREE, BlockType.ICE_SHRUB):
-        assert not reach(tree(scene, block), harvested=7)[SUSTAINABILITY]
-        assert reach(tree(scene, block), harvested=8)[SUSTAINABILITY]
-    assert not reach(tree(scene, BlockType.WATER), harvested=8)[SUSTAINABILITY]
+        assert not possible(tree(scene, block), harvested=7)[SUSTAINABILITY]
+        assert possible(tree(scene, block), harvested=8)[SUSTAINABILITY]
+    assert not possible(tree(scene, BlockType.WATER), harvested=8)[SUSTAINABILITY]
 
 
-def test_what_a_world_takes_is_stated_as_tracing_finds_it():
-    """Plans read the statement, because tracing Craftax would start a device."""
+def test_the_constant_footprint_equals_the_traced_one():
+    """Planning reads the constant, because tracing Craftax would start a device."""
     assert Craftax().footprint() == Environment.footprint(Craftax())
 
 
-def test_the_estimate_of_a_populations_memory_is_near_what_was_measured():
-    """16 runs took 18.58 GB at their peak on the GPU (results/bench/h200.json)."""
+def test_the_memory_estimate_of_a_population_is_close_to_the_measurement():
+    """The measured peak of 16 runs is 18.58 GB on the GPU (results/bench/h200.json)."""
     rows = json.loads((Path(__file__).parents[2] / "results" / "bench" / "h200.json").read_text())["training"]
     measured = next(row["peak_bytes"] for row in rows if row["runs"] == 16) / 16
     assert memory_of(Run("craftax")) == pytest.approx(measured, rel=0.1)

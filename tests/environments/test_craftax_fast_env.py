@@ -1,4 +1,4 @@
-"""The fast world against the oracle: same outcome, same view, at every step of play on all floors."""
+"""The fast engine against the oracle: same outcome and observation at every step of play on all floors."""
 
 from functools import partial
 

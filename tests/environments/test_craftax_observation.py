@@ -1,4 +1,4 @@
-"""The compact view expands to upstream's symbolic rendering, bit for bit."""
+"""The compact observation expands to upstream's symbolic rendering bit for bit."""
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,9 @@ def assert_same_views(games):
 
 
 def crowded(seed):
-    """Games with players anywhere, patches of darkness, and slots, living and dead, close together."""
+    """Games with players anywhere, patches of darkness, and adjacent living and dead slots."""
     rng = np.random.default_rng(seed)
-    games = scripted.reset_pool_size()[0]
+    games = scripted.initial_games()[0]
     player = rng.integers(0, 48, (scripted.ENVIRONMENTS, 2), dtype=np.int32)
     level = rng.integers(0, scripted.FLOORS, scripted.ENVIRONMENTS, dtype=np.int32)
 
@@ -58,7 +58,7 @@ def test_view_equals_upstreams_for_crowds_corners_and_darkness(seed):
 def test_view_equals_upstreams_over_long_play_on_all_floors():
     play = scripted.long_play()
     assert "['view']" not in play.disagreements
-    # Equality says little unless the play went where views differ in kind.
+    # Equality means little unless the play covers all kinds of views.
     assert set(np.unique(play.floor)) == set(range(scripted.FLOORS))
     assert play.light_level.min() < 0.1
     assert play.light_level.max() > 0.9
@@ -67,7 +67,7 @@ def test_view_equals_upstreams_over_long_play_on_all_floors():
 
 
 def test_a_stale_slot_hides_a_living_mob_as_it_does_upstream():
-    """Upstream writes dead slots too: a zero written later at the same cell and channel wins."""
+    """Upstream also writes dead slots: a zero written later to the same cell and channel wins."""
     alone = scripted.enter(scripted.meadow(), "passive_mobs", (1, 2), slot=0)
     buried = scripted.enter(alone, "passive_mobs", (1, 2), slot=1)
     passive = buried.passive_mobs
@@ -80,7 +80,7 @@ def test_a_stale_slot_hides_a_living_mob_as_it_does_upstream():
 
 
 def test_observation_is_small_and_encodes_under_any_leading_axes():
-    games = scripted.reset_pool_size()[0]
+    games = scripted.initial_games()[0]
     seen = scripted.batch_observe(games)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(seen)) / scripted.ENVIRONMENTS
     assert size == 430

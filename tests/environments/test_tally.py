@@ -1,6 +1,6 @@
-"""Whole episodes of the fast engine with bulk draws and of Craftax's own step: the same distributions.
+"""Episodes of the fast engine with bulk draws have the distributions of Craftax's own step.
 
-The same comparison over 10⁵ episodes on a GPU is `benchmarks/distributions.py`; its tallies are in `results/`.
+`benchmarks/distributions.py` makes the same comparison over 10⁵ episodes on a GPU; its tallies are in `results/`.
 """
 
 import json
@@ -15,7 +15,7 @@ from benchmarks import tally
 from perepisode.environments.craftax.engine.tables import Achievement
 from perepisode.environments.craftax.env import Craftax
 
-pytestmark = pytest.mark.xdist_group("tally")  # one process plays for all
+pytestmark = pytest.mark.xdist_group("tally")  # one process plays for all tests
 ENVIRONMENTS, FIRST = 64, 4
 LEAST_P = 1e-4
 RESULTS = Path(__file__).parents[2] / "results" / "distributions"
@@ -31,7 +31,7 @@ def tallies():
     return played(1, "fast"), played(2, "upstream")
 
 
-def test_every_world_gave_its_first_episodes(tallies):
+def test_every_environment_contributes_its_first_episodes(tallies):
     for one in tallies:
         assert one.episodes == ENVIRONMENTS * FIRST
         assert (one.histograms.sum(axis=1) == ENVIRONMENTS * FIRST).all()
@@ -43,8 +43,8 @@ def test_bulk_draws_play_the_same_game(tallies):
     assert min(found.values()) > LEAST_P, found
 
 
-def test_the_comparison_would_see_a_difference(tallies):
-    """A tenth fewer episodes with wood, and lives a quarter longer, are found at the committed sample's size."""
+def test_the_comparison_detects_a_difference(tallies):
+    """10 % fewer episodes with wood and 25 % longer lives are detected at the committed sample size."""
     left, right = (_read("random", side) for side in range(2))
     assert min(tally.differences(left, right).values()) > LEAST_P
     fewer = right.unlocked.copy()

@@ -1,4 +1,4 @@
-"""The miniature against its own definition, and its exact optima against brute force."""
+"""Temptation against its definition, and its exact optima against brute force."""
 
 import jax
 import jax.numpy as jnp
@@ -38,14 +38,14 @@ def test_one_episode_by_hand():
     assert causes == [EndCause.RUNNING, EndCause.RUNNING, EndCause.TIMEOUT]
 
 
-def test_taking_what_is_not_there_is_no_violation():
+def test_accepting_without_an_offer_is_not_a_violation():
     env = Temptation(offer_prob=0.0)
     _, outcome = env.step(jax.random.key(1), env.reset(jax.random.key(0)), jnp.int32(1))
     assert int(outcome.violations[0]) == 0
     assert float(outcome.task_reward) == 0.75
 
 
-def test_offers_have_the_stated_law():
+def test_offers_have_the_stated_distribution():
     states = jax.vmap(Temptation().reset)(jax.random.split(jax.random.key(0), 20_000))
     assert stats.binomtest(int(states.present.sum()), 20_000, 0.1).pvalue > 1e-3
     assert stats.kstest(np.asarray(states.gain), stats.uniform(0, 5).cdf).pvalue > 1e-3
@@ -65,7 +65,7 @@ def test_linear_price_by_simulation():
     assert exact.p_over(1) == pytest.approx((takes.sum(1) > 1).mean(), abs=0.01)
 
 
-def test_prices_are_found_back():
+def test_prices_are_recovered():
     env = Temptation()
     for price in (0.5, 2.0, 4.5):
         exact = linear_price(env, price)
@@ -100,7 +100,7 @@ def test_esr_optimum_of_a_linear_utility_is_the_linear_price():
 
 
 def test_the_papers_argument_in_closed_form():
-    """At the same mean return the budget agent stops at its budget; the linear agent's worst tenth doubles it."""
+    """At equal mean return the budget agent stops at its budget; the linear agent's CVaR 10 % is over twice that."""
     budget = esr_optimum(Temptation(), tlo(1.5, 1.0), most=6)
     linear = linear_price(Temptation(), price_for_mean_return(Temptation(), budget.mean_return))
     assert linear.mean_return == pytest.approx(budget.mean_return)
@@ -108,7 +108,7 @@ def test_the_papers_argument_in_closed_form():
     assert linear.cvar() == pytest.approx(2.44, abs=0.01)
 
 
-def test_strict_utility_takes_nothing():
+def test_strict_utility_accepts_nothing():
     assert esr_optimum(Temptation(), tlo(0.5, 10.0), most=3).p_any == pytest.approx(0.0, abs=1e-12)
 
 
@@ -118,6 +118,6 @@ def test_impossible_sizes_are_refused(wrong):
         Temptation(**wrong)
 
 
-def test_what_it_takes_is_stated_as_tracing_finds_it():
-    """Plans read the statement, and need no JAX for it."""
+def test_the_constant_footprint_equals_the_traced_one():
+    """Planning reads the constant and needs no JAX."""
     assert Temptation().footprint() == Environment.footprint(Temptation())

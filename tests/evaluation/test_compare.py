@@ -1,4 +1,4 @@
-"""Comparisons against scipy, brute force, hand values and the paper's own printed numbers."""
+"""Comparisons against scipy, brute force, values by hand and the paper's printed numbers."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
 
 
-def test_papers_welch_values_follow_from_its_printed_intervals():
+def test_the_papers_welch_values_follow_from_its_printed_intervals():
     esr, lagrangian, ser = Interval(1.04, 0.07, 3), Interval(1.14, 0.03, 3), Interval(2.20, 0.20, 3)
     assert compare.welch_from_summary(lagrangian, esr).t == pytest.approx(5.65, abs=0.01)
     assert compare.welch_from_summary(ser, esr).t == pytest.approx(23.56, abs=0.01)
@@ -63,7 +63,7 @@ def test_bootstrap_covers_between_seed_spread():
     generator = np.random.default_rng(1)
     alike = [generator.poisson(1.0, 400) for _ in range(3)]
     apart = [generator.poisson(level, 400) for level in (0.5, 1.0, 1.5)]
-    narrow = compare.hierarchical_bootstrap(alike, 1.0, 400)  # the worst of all episodes: their mean
+    narrow = compare.hierarchical_bootstrap(alike, 1.0, 400)  # alpha = 1: the mean of all episodes
     wide = compare.hierarchical_bootstrap(apart, 1.0, 400)
     assert wide[1] - wide[0] > 3 * (narrow[1] - narrow[0])
     assert narrow[0] < np.mean(alike) < narrow[1]
@@ -99,13 +99,13 @@ def test_pairing_nearest_and_interpolated():
 
 
 def straight(low, high):
-    """A value that mixes like a mean."""
+    """A value that mixes linearly, like a mean."""
     return lambda i, j, weight: (1 - weight) * low[i] + weight * high[j]
 
 
-def test_reading_between_points_that_lie_still_is_linear_and_adds_variances():
+def test_interpolation_between_points_at_fixed_positions_is_linear_and_adds_variances():
     low, high = np.array([1.0, 1.1, 1.2]), np.array([2.0, 2.3, 2.6, 2.3])
-    read, steep = compare.read_between([30.0] * 3, [34.0] * 4, 31.0, straight(low, high))
+    read, steep = compare.interpolate([30.0] * 3, [34.0] * 4, 31.0, straight(low, high))
     assert read.mean == pytest.approx(0.75 * 1.1 + 0.25 * 2.3)
     assert steep == pytest.approx(1.2 / 4)
     # as a contrast of means: scipy's Welch test of 0.75 low against -0.25 high
@@ -117,40 +117,40 @@ def test_reading_between_points_that_lie_still_is_linear_and_adds_variances():
 
 @pytest.mark.parametrize("runs", [3, 20])
 @pytest.mark.parametrize("together", [0.3, -0.3])  # covariance of position and value over seeds
-def test_reading_between_points_is_as_uncertain_as_their_positions_make_it(together, runs):
-    """Studies drawn again and again: nineteen of twenty intervals hold the true value, 1.5 at 25."""
+def test_interpolation_accounts_for_the_uncertainty_of_positions(together, runs):
+    """Over many simulated studies, 95 % of the intervals contain the true value, 1.5 at 25."""
     generator, studies = np.random.default_rng(0), 2000
     spread = [[1.0, together], [together, 0.25]]
     low = generator.multivariate_normal([22.0, 0.5], spread, (studies, runs))
     high = generator.multivariate_normal([28.0, 2.5], spread, (studies, runs))
-    reads = [compare.read_between(a[:, 0], b[:, 0], 25.0, straight(a[:, 1], b[:, 1])).value for a, b in zip(low, high)]
+    reads = [compare.interpolate(a[:, 0], b[:, 0], 25.0, straight(a[:, 1], b[:, 1])).value for a, b in zip(low, high)]
     errors = np.array([read.mean for read in reads]) - 1.5
     assert np.mean(errors) == pytest.approx(0.0, abs=0.03)
     assert np.mean(np.abs(errors) <= [read.half for read in reads]) == pytest.approx(0.95, abs=0.02)
-    if runs == 20:  # values alone are taken for too certain where they fall with the position, else too uncertain
-        blind = [np.hypot(*(0.5 * compare.t_interval(one[:, 1]).half for one in pair)) for pair in zip(low, high)]
-        covered = np.mean(np.abs(errors) <= blind)
+    if runs == 20:  # ignoring positions gives intervals too narrow if values fall with the position, else too wide
+        naive = [np.hypot(*(0.5 * compare.t_interval(seeds[:, 1]).half for seeds in pair)) for pair in zip(low, high)]
+        covered = np.mean(np.abs(errors) <= naive)
         assert covered < 0.85 if together < 0 else covered > 0.97
 
 
-def test_a_curved_value_is_as_uncertain_as_studies_drawn_again_say():
-    """Worst tenths of mixtures: the spread of what is read over 300 studies of 12 runs is what its intervals say."""
+def test_the_uncertainty_of_a_curved_value_matches_simulated_studies():
+    """CVaR of mixtures: the spread of the value over 300 simulated studies of 12 runs matches its intervals."""
     generator = np.random.default_rng(1)
     reads = []
     for _ in range(300):
         means = generator.gamma(30.0, 1 / 30, (2, 12)) * [[0.2], [1.5]]
         counts = [[metrics.histogram(generator.poisson(mean, 400)) for mean in side] for side in means]
-        positions = [[np.average(one.values, weights=one.often) for one in side] for side in counts]
+        positions = [[np.average(one.values, weights=one.counts) for one in side] for side in counts]
         tail = lambda i, j, weight, counts=counts: metrics.mixture_cvar(counts[0][i], counts[1][j], weight)  # noqa: E731
-        reads.append(compare.read_between(*positions, 0.7, tail).value)
+        reads.append(compare.interpolate(*positions, 0.7, tail).value)
     spread = np.std([read.mean for read in reads])
-    said = np.median([read.half / stats.t.ppf(0.975, read.seeds - 1) for read in reads])
-    assert said == pytest.approx(spread, rel=0.15)
+    estimated = np.median([read.half / stats.t.ppf(0.975, read.seeds - 1) for read in reads])
+    assert estimated == pytest.approx(spread, rel=0.15)
 
 
-def test_points_on_one_line_are_read_without_error_wherever_their_seeds_lie():
+def test_interpolation_on_a_line_has_no_error_wherever_the_seeds_lie():
     low, high = np.array([20.0, 21.0, 25.0]), np.array([27.0, 28.0, 32.0])
-    read = compare.read_between(low, high, 26.0, straight(2 * low + 1, 2 * high + 1)).value
+    read = compare.interpolate(low, high, 26.0, straight(2 * low + 1, 2 * high + 1)).value
     assert (read.mean, read.half) == pytest.approx((53.0, 0.0), abs=1e-9)
 
 
@@ -163,10 +163,10 @@ def test_frontier_by_hand():
 def test_hypervolume_equals_counting_cells(seed):
     points = np.random.default_rng(seed).integers(0, 20, size=(7, 2)).astype(float)
     reference = (3.0, 15.0)
-    returns, harms = np.meshgrid(np.arange(3, 20) + 0.5, np.arange(0, 15) + 0.5, indexing="ij")
+    returns, counts = np.meshgrid(np.arange(3, 20) + 0.5, np.arange(0, 15) + 0.5, indexing="ij")
     covered = np.zeros(returns.shape, bool)
-    for point_return, point_harm in points:
-        covered |= (returns < point_return) & (harms > point_harm)
+    for point_return, point_count in points:
+        covered |= (returns < point_return) & (counts > point_count)
     assert compare.hypervolume(points, reference) == pytest.approx(covered.sum())
 
 

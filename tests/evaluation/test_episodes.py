@@ -1,4 +1,4 @@
-"""The episodes table: round trip, tables from elsewhere, and one clear line for every bad input."""
+"""The episodes table: round trip, tables of other programs, and one clear line for every bad input."""
 
 import numpy as np
 import pandas as pd
@@ -50,7 +50,7 @@ def test_several_tables_and_folders_are_joined(tmp_path):
     assert len(episodes.read(tmp_path)) == 4
 
 
-def test_columns_can_be_left_unread(tmp_path):
+def test_columns_can_be_skipped(tmp_path):
     path = episodes.write(small(actions=[b"\x00", b"\x01"]), tmp_path / "a.parquet")
     assert "actions" not in episodes.read(path, without=episodes.REPLAY_COLUMNS)
     assert episodes.read(path)["actions"].tolist() == [b"\x00", b"\x01"]

@@ -1,4 +1,4 @@
-"""Judging agents: against exact distributions, against a recount by hand, and the two protocols against each other."""
+"""Evaluation: exact distributions, a recount by hand, and the two protocols compared."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from scipy.special import expit
 from perepisode.config import ConfigError, EvalConfig
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.reset_pool import episode_key, reset_key, step_key
-from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
 from perepisode.environments.temptation.exact import CELLS, esr_optimum, esr_tables, linear_price
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, collect, evaluate, evaluate_agents
@@ -21,7 +21,7 @@ from perepisode.runs import Run
 from perepisode.training import population, ppo
 from perepisode.training.train import TrainingOptions, prepare, train, weights
 
-CONFIG = replace(MINIATURE, num_envs=16, num_steps=8, update_epochs=1, num_minibatches=2, hidden_size=8)
+CONFIG = replace(TEMPTATION_PPO, num_envs=16, num_steps=8, update_epochs=1, num_minibatches=2, hidden_size=8)
 
 
 def tiny(method="esr", seed=1, **settings):
@@ -38,37 +38,37 @@ def members_for(run, seed=0):
 
 
 def first_episodes(record, first):
-    """Counts and returns of each world's first episodes."""
+    """Counts and returns of each environment's first episodes."""
     rank = np.cumsum(record.ended, axis=0)
-    chosen = record.ended & (rank <= first)
-    return record.totals.violations[..., 0][chosen], record.totals.accrued.task_return[chosen].astype(float)
+    selected = record.ended & (rank <= first)
+    return record.totals.violations[..., 0][selected], record.totals.accrued.task_return[selected].astype(float)
 
 
 def by_price(program, members, price, runner):
-    """The linear optimum: take every gain above the price."""
+    """The linear optimum takes every gain above the price."""
     state = runner.episode_state.env_state
     return (state.gain > price).astype(jnp.int32), runner.hidden_state
 
 
 def by_table(program, members, tables, runner):
-    """The exact ESR optimum, looked up by time, offer, count and gains taken so far."""
+    """The exact optimum of expected scalarised returns (ESR), a table by time, offer, count and gains taken so far."""
     episode_state, state = runner.episode_state, runner.episode_state.env_state
     half = program.env.max_gain / CELLS / 2.0
     taken = episode_state.accrued.task_return - program.env.wage * episode_state.length
     cell = jnp.clip((state.gain / (2 * half)).astype(int), 0, CELLS - 1)
-    place = jnp.clip(jnp.round(taken / half).astype(int), 0, tables.shape[-1] - 1)
+    gains = jnp.clip(jnp.round(taken / half).astype(int), 0, tables.shape[-1] - 1)
     count = jnp.minimum(episode_state.violations[..., 0], tables.shape[-2] - 1)
-    return tables[state.time, cell, count, place].astype(jnp.int32), runner.hidden_state
+    return tables[state.time, cell, count, gains].astype(jnp.int32), runner.hidden_state
 
 
-def assert_same_law(counts, exact):
-    """Chi-square of observed counts against the exact law, rare counts joined."""
+def assert_same_distribution(counts, exact):
+    """Chi-square test of observed counts against the exact distribution, with rare counts pooled."""
     expected = exact * len(counts)
     observed = np.bincount(counts, minlength=len(expected))[: len(expected)].astype(float)
     common = expected >= 5
     observed = np.append(observed[common], observed[~common].sum())
     expected = np.append(expected[common], expected[~common].sum())
-    if expected[-1] < 5:  # too rare to test: it must only not be common
+    if expected[-1] < 5:  # too rare for the test; only rule out that it is common
         assert observed[-1] <= 5 + 5 * np.sqrt(expected[-1])
         observed, expected = observed[:-1], expected[:-1] * observed[:-1].sum() / expected[:-1].sum()
     assert stats.chisquare(observed, expected).pvalue > 1e-3 if len(expected) > 1 else True
@@ -77,17 +77,17 @@ def assert_same_law(counts, exact):
 PROTOCOL = EvalConfig(num_envs=128, num_steps=40, episodes_per_env=30)
 
 
-def test_the_linear_optimum_has_its_exact_law():
+def test_the_linear_optimum_has_its_exact_distribution():
     env = Temptation()
     record, _ = collect(by_price, jnp.float32(3.0), program_for(env, PROTOCOL), members_for(tiny()), PROTOCOL)
     counts, returns = first_episodes(record, PROTOCOL.episodes_per_env)
     exact = linear_price(env, 3.0)
     assert len(counts) == 128 * 30
-    assert_same_law(counts, exact.counts)
+    assert_same_distribution(counts, exact.counts)
     assert returns.mean() == pytest.approx(exact.mean_return, abs=4 * returns.std() / len(returns) ** 0.5)
 
 
-def test_the_esr_optimum_has_its_exact_law():
+def test_the_esr_optimum_has_its_exact_distribution():
     env = Temptation()
 
     def utility(r, v):
@@ -96,13 +96,13 @@ def test_the_esr_optimum_has_its_exact_law():
     exact, tables = esr_optimum(env, utility, most=3), jnp.asarray(esr_tables(env, utility, most=3))
     record, _ = collect(by_table, tables, program_for(env, PROTOCOL), members_for(tiny()), PROTOCOL)
     counts, returns = first_episodes(record, PROTOCOL.episodes_per_env)
-    assert_same_law(counts, exact.counts)
+    assert_same_distribution(counts, exact.counts)
     assert returns.mean() == pytest.approx(exact.mean_return, abs=4 * returns.std() / len(returns) ** 0.5)
 
 
 @dataclass(frozen=True)
 class Uneven:
-    """Episodes of 5 or 60 steps, equally likely; one violation in every long one."""
+    """Episodes of 5 or 60 steps, equally likely, with one violation in every long one."""
 
     name = "uneven"
     dilemmas = ("temptation",)
@@ -129,7 +129,7 @@ def test_the_window_favours_short_episodes_and_the_first_episodes_do_not():
     in_window = record.totals.violations[..., 0][record.ended]
     in_first, _ = first_episodes(record, 1)
     assert in_first.mean() == pytest.approx(0.5, abs=4 * 0.5 / 20)
-    # half of all episodes are long, and each long one violates; of those that end in time only a third are long
+    # half of all episodes are long and violate, but only a third of those that end within the window are long
     assert in_window.mean() < 0.4
     assert stats.binomtest(int(in_window.sum()), len(in_window), 0.5).pvalue < 1e-6
 
@@ -165,19 +165,19 @@ def test_counts_equal_a_recount_of_the_same_trajectory_by_hand(agents):
     assert checked >= 16
 
 
-def test_judging_does_not_depend_on_who_is_judged_beside(agents):
+def test_an_agents_evaluation_does_not_depend_on_the_others(agents):
     protocol = EvalConfig(num_envs=4, num_steps=60, episodes_per_env=1)
     together, alone = evaluate_agents(agents, protocol), evaluate_agents(agents[1:], protocol)
     own = together[together["run"] == agents[1].run.id].reset_index(drop=True)
     assert own[["return", "violations", "policy_key"]].equals(alone[["return", "violations", "policy_key"]])
 
 
-def test_agents_that_are_told_unequally_much_are_judged_together_as_alone():
+def test_agents_with_accrued_observations_of_different_sizes_are_evaluated_together_as_alone():
     runs = [
         tiny("esr", budget=1),
         tiny("ser", weight=1),
         tiny("saute", budget=1),
-        tiny("esr", budget=1, accrued_obs="loud"),
+        tiny("esr", budget=1, accrued_obs="scaled"),
     ]
     agents = []
     for run in runs:
@@ -192,32 +192,32 @@ def test_agents_that_are_told_unequally_much_are_judged_together_as_alone():
 
 def test_evaluate_adds_only_what_is_missing(tmp_path):
     train([tiny("erm", enforcement="absolute")], TrainingOptions(tmp_path))
-    say = []
-    out = evaluate([tmp_path], tmp_path / "episodes.parquet", 4, 80, 1, say=say.append)
+    log = []
+    out = evaluate([tmp_path], tmp_path / "episodes.parquet", 4, 80, 1, log=log.append)
     first = episodes.read(out)
-    assert (first["length"] == 40).all()  # detector-only: the enforcement that trained it ends nothing here
+    assert (first["length"] == 40).all()  # detector-only: the enforcement of training ends no episode here
     assert set(first["end_cause"]) == {"timeout"}
     train([tiny("ser", weight=0.1)], TrainingOptions(tmp_path))
-    evaluate([tmp_path], out, 4, 80, 1, say=say.append)
+    evaluate([tmp_path], out, 4, 80, 1, log=log.append)
     both = episodes.read(out)
     assert set(both["method"]) == {"erm", "ser"}
     assert both[both["method"] == "erm"]["policy_key"].tolist() == first["policy_key"].tolist()
-    assert [line for line in say if line.startswith("judging")] == [
-        "judging 1 agent of erm on temptation",
-        "judging 1 agent of ser on temptation",
+    assert [line for line in log if line.startswith("evaluating")] == [
+        "evaluating 1 agent of erm on temptation",
+        "evaluating 1 agent of ser on temptation",
     ]
-    assert say[1].startswith(f"1 of 2 agents are in {out} already")
+    assert log[1].startswith(f"1 of 2 agents are already in {out}")
     with pytest.raises(ConfigError, match="choose another --out"):
         evaluate([tmp_path], out, 8, 80, 1)
 
 
-def test_an_unfinished_run_is_refused_by_name_and_passed_over_in_a_folder(tmp_path):
+def test_an_unfinished_run_is_refused_by_name_and_skipped_in_a_folder(tmp_path):
     folder = train([tiny("ser", weight=0.2)], TrainingOptions(tmp_path))[0].path
     (folder / "done").unlink()
     with pytest.raises(ConfigError, match="not finished"):
         evaluate([folder], tmp_path / "episodes.parquet")
     with pytest.raises(ConfigError, match="no finished run"):
-        evaluate([tmp_path], tmp_path / "episodes.parquet", say=lambda line: None)
+        evaluate([tmp_path], tmp_path / "episodes.parquet", log=lambda line: None)
     with pytest.raises(ConfigError, match="does not exist"):
         evaluate([tmp_path / "nowhere"], tmp_path / "episodes.parquet")
 
@@ -228,12 +228,12 @@ def test_episode_keys_are_the_runs_own():
 
 
 @pytest.mark.parametrize(("steps", "inside"), [(79, 1), (80, 2), (81, 2), (119, 2), (120, 3)])
-def test_both_protocols_keep_exactly_what_they_say(steps, inside):
-    """Every episode of the miniature has forty steps: where the window ends and which are the first is known."""
+def test_both_protocols_select_exactly_their_episodes(steps, inside):
+    """Every episode of the miniature has forty steps, so the episodes of each protocol are known."""
     run = tiny(budget=1)
     params = ppo.initial_params(*prepare([run]), [run.seed])
     agent = Agent(run, weights(jax.tree.map(lambda x: x[0], params)))
-    table = evaluate_agents([agent], EvalConfig(num_envs=4, num_steps=steps, episodes_per_env=2), say=lambda _: None)
+    table = evaluate_agents([agent], EvalConfig(num_envs=4, num_steps=steps, episodes_per_env=2), log=lambda _: None)
     for _, own in table.groupby("env_index"):
         assert own["in_window"].sum() == inside
         assert own["in_first"].tolist() == [True, True] + [False] * (len(own) - 2)

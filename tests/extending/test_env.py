@@ -143,7 +143,7 @@ def test_the_matrix_and_the_plan_are_the_worlds_own(followed):
     ("words", "said"),
     [
         (["--set", "length=2"], "length=2 is out of range; length must be a whole number, at least 3"),
-        (["--set", "patience=2.5"], "patience=2.5 is no whole number"),
+        (["--set", "patience=2.5"], "patience=2.5 is not a whole number"),
         (["--dilemma", "cows"], "dilemma 'cows' is unknown; choose from flowers"),
         (["--set", "width=2"], "no setting is called 'width' here; esr has budget"),
     ],

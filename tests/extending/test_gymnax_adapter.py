@@ -158,7 +158,7 @@ def test_a_detector_that_is_wrong_is_one_line(home):
     Path("wrong.py").write_text(WRONG)
     code, _, err = guide.call("train", "--env", "wrong.py:World", *TINY)
     assert (code, err.count("\n")) == (2, 1)
-    assert "wrong: the detector of half returns float32[]; it must be one whole number or a bool" in err
+    assert "wrong: the detector of half returns float32[]; it must return one whole number or a bool" in err
 
 
 def test_actions_that_are_not_discrete_are_refused():
@@ -168,7 +168,7 @@ def test_actions_that_are_not_discrete_are_refused():
         def action_space(self, params):
             return "Box(3,)"
 
-    with pytest.raises(ConfigError, match=r"box has the actions Box\(3,\); a world needs a space of discrete ones"):
+    with pytest.raises(ConfigError, match=r"box has the action space Box\(3,\); it must be discrete"):
         from_gymnax(Box(), detectors={"none": lambda *_: 0})
 
 
@@ -188,7 +188,7 @@ class Wrapped:
 def test_a_wrapper_is_refused_instead_of_being_passed_over(home):
     from ledge import Ledge, left
 
-    with pytest.raises(ConfigError, match="Wrapped wraps an environment, and its own step begins the next episode"):
+    with pytest.raises(ConfigError, match="Wrapped is a wrapper, and its step resets automatically"):
         from_gymnax(Wrapped(Ledge()), detectors=left)
 
 
@@ -282,16 +282,20 @@ def pairs(*_):
 @pytest.mark.parametrize(
     ("env", "how", "said"),
     [
-        ({}, {"violations": [1]}, "violations is a function with a name, or functions by their dilemmas"),
-        ({}, {"violations": {}}, "violations is a function with a name"),
-        ({}, {"violations": lambda *_: 0}, "violations is a function with a name"),
-        ({}, {"violations": nothing, "stepz": 3}, "a world declares no 'stepz'"),
-        ({}, {"violations": nothing, "name": "my world"}, "the name 'my world' is refused"),
-        ({}, {"violations": {"a/b": nothing}}, "the name 'a/b' is refused"),
-        ({}, {"violations": nothing}, "odd: the detector of nothing returns nothing; it must be one whole number"),
-        ({}, {"violations": pairs}, r"odd: the detector of pairs returns int32\[2\]; it must be one whole number"),
-        ({"step_env": four}, {"violations": nothing}, "odd: its step returns 4 values; gymnax's returns six"),
-        ({"reset_env": two_arrays}, {"violations": nothing}, "an agent sees one array, and this environment shows"),
+        ({}, {"violations": [1]}, "detectors must be a named function, or functions by dilemma"),
+        ({}, {"violations": {}}, "detectors must be a named function"),
+        ({}, {"violations": lambda *_: 0}, "detectors must be a named function"),
+        ({}, {"violations": nothing, "stepz": 3}, "Environment has no attribute 'stepz'"),
+        ({}, {"violations": nothing, "name": "my world"}, "invalid name 'my world'"),
+        ({}, {"violations": {"a/b": nothing}}, "invalid name 'a/b'"),
+        ({}, {"violations": nothing}, "odd: the detector of nothing returns nothing; it must return one whole number"),
+        ({}, {"violations": pairs}, r"odd: the detector of pairs returns int32\[2\]; it must return one whole number"),
+        (
+            {"step_env": four},
+            {"violations": nothing},
+            "odd: step returns 4 values; the gymnax interface has five or six",
+        ),
+        ({"reset_env": two_arrays}, {"violations": nothing}, "the observation must be one array, not"),
     ],
 )
 def test_what_cannot_be_adopted_is_said_in_its_own_words(home, env, how, said):
@@ -299,5 +303,5 @@ def test_what_cannot_be_adopted_is_said_in_its_own_words(home, env, how, said):
 
     with pytest.raises(ConfigError, match=said):
         check_env.check(from_gymnax(type("Odd", (Ledge,), env)(), **{"name": "odd", **how})())
-    with pytest.raises(ConfigError, match="takes an environment and its parameters, not both as one"):
+    with pytest.raises(ConfigError, match="takes the environment and its parameters as two arguments"):
         from_gymnax((Ledge(), None), detectors=nothing)

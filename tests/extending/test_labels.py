@@ -12,7 +12,7 @@ from perepisode import agents
 from perepisode.agents.export import export
 from perepisode.config import ConfigError
 from perepisode.evaluation import episodes
-from perepisode.runs import RunFolder, stated
+from perepisode.runs import RunFolder, flat_settings
 from perepisode.settings import distinguish_arms
 from perepisode.study import matrix
 
@@ -150,7 +150,7 @@ def test_the_papers_arms_and_the_miniatures_keep_their_names():
         runs = matrix.flat({**matrix.families(own), **matrix.extra_baselines(own)})
         assert len(runs) > 100
         arms = [(run.dilemma, run.method, run.arm) for run in runs]
-        assert set(distinguish_arms(arms, [stated(run.to_json()) for run in runs])) == {""}
+        assert set(distinguish_arms(arms, [flat_settings(run.to_json()) for run in runs])) == {""}
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_two_owners_of_one_name_are_both_said():
         "cost_per": "step",
         "seed": 4,
     }
-    assert stated(plain) == {"method.gain": 1, "env.gain": 2, "wage": 3, "cost_per": "step"}
+    assert flat_settings(plain) == {"method.gain": 1, "env.gain": 2, "wage": 3, "cost_per": "step"}
 
 
 def test_a_file_that_a_setting_names_is_kept_with_the_run_and_travels_with_the_agent(home, tmp_path):
@@ -193,7 +193,7 @@ def test_a_file_that_a_setting_names_is_kept_with_the_run_and_travels_with_the_a
     }
     assert set(folders) == {digest(home, "dear.json"), digest(home, "cheap.json")}
     folder = folders[digest(home, "dear.json")]
-    assert folder.kept("owed") == b"[0, 1, 4, 9, 16, 25, 36, 49]"
+    assert folder.stored_file("owed") == b"[0, 1, 4, 9, 16, 25, 36, 49]"
     table = pd.read_parquet(home / "out" / "episodes.parquet")
     own = table[table["run"] == folder.read().id]
     assert own["violations"].nunique() > 1
@@ -217,12 +217,12 @@ def test_a_file_is_checked_before_anything_is_written(home):
 
 def test_a_run_folder_of_an_earlier_version_has_its_utility(tmp_path):
     (tmp_path / "utility.json").write_text(json.dumps({"kind": "distilled"}))
-    assert RunFolder(tmp_path).kept("utility") == b'{"kind": "distilled"}'
+    assert RunFolder(tmp_path).stored_file("utility") == b'{"kind": "distilled"}'
     (tmp_path / "other.json").write_text("{}")
-    assert RunFolder(tmp_path).kept("other") is None
+    assert RunFolder(tmp_path).stored_file("other") is None
 
 
 def test_a_file_that_is_not_here_is_named():
     run = next(run for run in matrix.flat(matrix.families(matrix.of("temptation"))) if run.method == "esr_distilled")
-    with pytest.raises(ConfigError, match=r"utility 'pool:.*' is not known here; give its file with --set utility="):
+    with pytest.raises(ConfigError, match=r"utility 'pool:.*' has no known file; give its file with --set utility="):
         run.objective()

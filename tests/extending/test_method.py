@@ -87,7 +87,7 @@ def test_the_worst_episodes_are_lived_again(followed):
     assert said["watch"].count("reproduced exactly") == 2
     page = (out / "watch" / "index.html").read_text()
     assert "Both episodes were reproduced exactly" in page
-    assert "Worth of the episode so far" in page
+    assert "Utility of the episode so far" in page
     assert re.search(r"1 · Entropic β=0.\d, seed \d+: \d+ violations, return", page)
 
 
@@ -105,11 +105,11 @@ def test_the_matrix_sweeps_it_over_prices(followed):
         (["--method", "entropic:Entropy"], "--method entropic:Entropy: entropic declares no method 'Entropy'"),
         (["--method", "plain:Plain"], "--method plain:Plain: plain declares no method 'Plain'"),
         (["--env", "entropic:Entropic"], "--env entropic:Entropic: entropic declares no env 'Entropic'"),
-        (["--method", "taken:Mine"], "two methods are called 'ser': perepisode.methods.ser and taken; rename one"),
+        (["--method", "taken:Mine"], "two methods are named 'ser': perepisode.methods.ser and taken; rename one"),
         (["--method", "entropics"], "'entropics' is unknown; choose from unconstrained, erm,"),
         (["--method", "entropic"], "entropic needs beta; give --set beta=..."),
         (["--method", "entropic", "--set", "beta=0"], "beta=0 is out of range; beta must be a number, above 0"),
-        (["--method", "entropic", "--set", "beta=much"], "beta='much' is no number; beta must be a number, above 0"),
+        (["--method", "entropic", "--set", "beta=much"], "beta='much' is not a number; beta must be a number, above 0"),
         (["--method", "entropic", "--set", "bet=1"], "no setting is called 'bet' here; entropic has beta, cost, told"),
         (["--method", "entropic", "--set", "beta=1", "told=all"], "told 'all' is unknown; choose from paper, loud"),
     ],

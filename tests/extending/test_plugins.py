@@ -68,11 +68,11 @@ def test_matrix_and_plan_take_a_world_from_outside(home):
 @pytest.mark.parametrize(
     ("what", "base", "body", "said"),
     [
-        ("method", "Objective", "label = 'L'", "odd.Odd is no method yet: it does not say its name"),
-        ("method", "Objective", "name = 'odd'", "odd.Odd is no method yet: it does not say its label"),
+        ("method", "Objective", "label = 'L'", "odd.Odd is not a complete method: it does not define name"),
+        ("method", "Objective", "name = 'odd'", "odd.Odd is not a complete method: it does not define label"),
         ("method", "Objective", "name, label = 'ser', 'L'", "called 'ser': perepisode.methods.ser and odd; rename one"),
-        ("env", "World", "name = 'odd'", "odd.Odd is no world yet: it does not say its dilemmas and actions"),
-        ("env", "World", "name, dilemmas, actions = 'temptation', ('a',), 2", "two worlds are called 'temptation'"),
+        ("env", "World", "name = 'odd'", "odd.Odd is not a complete environment: it does not define dilemmas and actions"),
+        ("env", "World", "name, dilemmas, actions = 'temptation', ('a',), 2", "two environments are named 'temptation'"),
         ("env", "World", "name, dilemmas, actions = 'odd', ('a',), 65537", "whole number from 1 to 65536"),
         ("env", "World", "name, dilemmas, actions = 'odd', ('a',), 2.0", "Odd has actions = 2.0; it must be a whole"),
         ("env", "World", "name, dilemmas, actions = 'odd', (), 2", "Odd has dilemmas = (); it must be a tuple of"),
@@ -115,7 +115,7 @@ def test_a_setting_that_is_a_word_can_be_swept_beside_numbers(tmp_path):
         members = population.gather(runs)
         assert members.sizes == (2, 2)
         before, after = (Accrued(jnp.zeros(4), jnp.full(4, count)) for count in (1.0, 2.0))
-        reward = members.joined(lambda one, dual, b, a: one.reward(dual, b, a), members.init_duals(), before, after)
+        reward = members.map_with_dual(lambda one, dual, b, a: one.reward(dual, b, a), members.init_duals(), before, after)
         assert reward.tolist() == [-2.0, -4.0, -1.0, -2.0]
         own, ser = Train(method=("wordy:Wordy:price=3:shape=rising", "ser:weight=1"), seeds=(1,)).runs()[0]
         assert (own.method_settings, ser.method_settings) == ({"price": 3, "shape": "rising"}, {"weight": 1})

@@ -201,7 +201,7 @@ def test_a_file_that_changes_while_python_runs_is_refused_and_one_that_is_gone_i
             "train", "--env", "mine.py:Bare"
         )
         (home / "mine.py").unlink()
-        plugins.use()
+        plugins.load_plugins()
 
 
 def test_a_path_with_a_comma_is_refused_before_it_is_passed_on(tmp_path):

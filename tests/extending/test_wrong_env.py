@@ -16,7 +16,20 @@ pytestmark = pytest.mark.xdist_group("extending-bare")
 
 COUNTS = "jnp.stack([action == 1, action == 0]).astype(jnp.int32)"
 OUTCOME = "Outcome(1.0 + action, counts, counts, {}, ends)"
-TINY = ("--steps", "64", "--num-envs", "4", "--num-steps", "8", "--num-minibatches", "2", "--hidden-size", "8", "--seeds", "1")
+TINY = (
+    "--steps",
+    "64",
+    "--num-envs",
+    "4",
+    "--num-steps",
+    "8",
+    "--num-minibatches",
+    "2",
+    "--hidden-size",
+    "8",
+    "--seeds",
+    "1",
+)
 
 
 @pytest.mark.parametrize(
@@ -33,9 +46,9 @@ TINY = ("--steps", "64", "--num-envs", "4", "--num-steps", "8", "--num-minibatch
         ("{}, ends", "{'x': ends}, ends", "Outcome.info must have a count for each of info_keys = ()"),
         ("{}, ends", "{}, ends * 1.0", "Outcome.end_cause is float32[]; it must be an EndCause"),
         (OUTCOME, "1.0", "step must return the next state and an Outcome"),
-        ("return state + 1,", "return state + 1.0,", "the state is int32[] after reset and float32[] after step"),
-        ("return state + 1,", "return (state, state),", "step must return a state of reset's structure"),
-        ("state[None]", "jnp.zeros((3, 3))", "observe must return one vector, not float32[3,3]; or write an encode"),
+        ("return state + 1,", "return state + 1.0,", "state is int32[] after reset and float32[] after step"),
+        ("return state + 1,", "return (state, state),", "step must return a state of the structure of reset's"),
+        ("state[None]", "jnp.zeros((3, 3))", "observe must return one vector, not float32[3,3]; or define encode"),
         ("state[None]", "(state, state)", "encode cannot be traced by JAX (AttributeError: "),
         ("return jnp.zeros((), jnp.int32)", "return jnp.zeros(-1)", "reset cannot be traced by JAX ("),
     ],
@@ -52,12 +65,12 @@ def test_a_sum_that_falls_within_an_episode_is_less_than_no_violation():
     env = environments.make("temptation")
     ended = np.array([[False, True], [True, False], [False, False]])
     right = np.array([[[1], [4]], [[3], [0]], [[0], [2]]])
-    check_env.counted(env, ended, right)
+    check_env.check_totals(env, ended, right)
     for place, value in (((0, 0), -1), ((1, 0), 0), ((2, 1), -1)):
         wrong = right.copy()
         wrong[place] = value
-        with pytest.raises(ConfigError, match="temptation counted less than no violation of temptation"):
-            check_env.counted(env, ended, wrong)
+        with pytest.raises(ConfigError, match="temptation counted a negative number of violations of temptation"):
+            check_env.check_totals(env, ended, wrong)
 
 
 def test_training_and_judging_refuse_counts_below_zero(tmp_path):
@@ -65,11 +78,11 @@ def test_training_and_judging_refuse_counts_below_zero(tmp_path):
     below = BARE.replace(COUNTS, "jnp.stack([-1 - action, jnp.where(state == 3, -1, 2)])")
     with guide.folder(tmp_path, bare=below) as home:
         said = refused_later("train", "--env", "bare.py:Bare", "--dilemma", "harm", *TINY)
-        assert "bare counted less than no violation of harm; Outcome.violations must be zero or more" in said
+        assert "bare counted a negative number of violations of harm; Outcome.violations must be zero or more" in said
         code, _, err = guide.call("train", "--env", "bare.py:Bare", "--dilemma", "other", *TINY)
         assert code == 0, err
         said = refused_later("evaluate", "out", "--num-envs", "2", "--steps", "8", "--episodes-per-env", "1")
-        assert "bare counted less than no violation of harm" in said
+        assert "bare counted a negative number of violations of harm" in said
         assert not (home / "out" / "episodes.parquet").exists()
 
 

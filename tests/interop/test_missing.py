@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-INSTALL = "install what is missing, in the clone: pip install -c requirements.lock"
+INSTALL = "run this in the clone: pip install -c requirements.lock"
 DOORS = [
     ("gymnax", "gymnax", "gymnax"),
     ("gymnasium", "gymnasium", "train,gymnasium"),

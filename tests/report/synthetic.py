@@ -156,7 +156,7 @@ def _run(generator, dilemma, seed, episodes, method, arm, value, gamma, taking) 
             "end_cause": "death",
             "utility": returns - own,
             "violations": own,
-            "steps": 1_000_000_000,
+            "total_timesteps": 1_000_000_000,
         }
     )
     for name, exact in counts.items():

@@ -1,4 +1,4 @@
-"""The documented snippet, run as it stands in the documentation."""
+"""The snippet of docs/tutorials/judge-your-agents.md, run as it is."""
 
 import re
 from pathlib import Path
@@ -7,11 +7,11 @@ import pandas
 
 from perepisode.report import page
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "bring-your-own-agent.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "tutorials" / "judge-your-agents.md"
 
 
 class Walk:
-    """A Gymnasium-like world of five steps whose cost is the action."""
+    """A Gymnasium-like environment of five steps in which the action is the cost."""
 
     def reset(self, seed):
         self.left = 5

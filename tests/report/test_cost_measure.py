@@ -1,4 +1,4 @@
-"""Counts and costs: told apart once, and written, measured and bounded accordingly."""
+"""Counts and costs: distinguished once, then written, measured and bounded accordingly."""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ COUNTS, COSTS = CostMeasure(True), CostMeasure(False, 25.0, 0.05, "cost")
 
 
 def table(agents, **columns):
-    """A table from {(method, arm): {seed: (return, what its episodes have)}}."""
+    """A table from {(method, arm): {seed: (return, violations of its episodes)}}."""
     parts = [
         pd.DataFrame({"method": method, "arm": arm, "seed": seed, "return": gained, "violations": each, **columns})
         for (method, arm), seeds in agents.items()
@@ -36,19 +36,19 @@ def test_digits_fit_the_size(value, counts, costs):
     assert COSTS.text(value).replace("\u00a0", " ") == costs
 
 
-def test_an_interval_does_not_reach_below_zero_in_words_or_in_figures():
-    assert COUNTS.pair(1.04, 0.07) == "1.04\u00a0±\u00a00.07"
-    assert COUNTS.pair(1.65, 3.56) == "1.65 (0\u00a0–\u00a05.21)"
-    assert COUNTS.pair(1.65) == "1.65"
-    assert COUNTS.change(-0.35, 0.6) == "−0.35\u00a0±\u00a00.60"
-    assert COUNTS.change(0.35, 0.6) == "+0.35\u00a0±\u00a00.60"
-    assert CostMeasure.bar(1.65, 3.56) == (1.65, 3.56)
-    assert CostMeasure.bar(1.65, 0.5) == (0.5, 0.5)
-    assert CostMeasure.bar(1.65, np.nan) == (0.0, 0.0)
+def test_an_interval_does_not_reach_below_zero_in_text_or_in_figures():
+    assert COUNTS.plus_minus(1.04, 0.07) == "1.04\u00a0±\u00a00.07"
+    assert COUNTS.plus_minus(1.65, 3.56) == "1.65 (0\u00a0–\u00a05.21)"
+    assert COUNTS.plus_minus(1.65) == "1.65"
+    assert COUNTS.difference(-0.35, 0.6) == "−0.35\u00a0±\u00a00.60"
+    assert COUNTS.difference(0.35, 0.6) == "+0.35\u00a0±\u00a00.60"
+    assert CostMeasure.error_bar(1.65, 3.56) == (1.65, 3.56)
+    assert CostMeasure.error_bar(1.65, 0.5) == (0.5, 0.5)
+    assert CostMeasure.error_bar(1.65, np.nan) == (0.0, 0.0)
 
 
 def test_bars_of_the_frontier_stay_above_zero():
-    """Seeds of 0, 0 and 6 violations an episode: 2 ± 8.6."""
+    """Seeds with 0, 0 and 6 violations per episode: 2 ± 8.6."""
     alike = {seed: (30.0 + seed, [1, 2, 1, 2]) for seed in range(3)}
     view = Episodes(table({("A", ""): {0: (30.0, [0] * 4), 1: (31.0, [0] * 4), 2: (32.0, [6] * 4)}, ("B", ""): alike}))
     drawing = figures.frontier(view.view("violations"), view.view("violations").main[0], [])
@@ -59,28 +59,28 @@ def test_bars_of_the_frontier_stay_above_zero():
 
 
 def test_words_of_counts_and_of_costs():
-    assert (COUNTS.name, COUNTS.each, COUNTS.any, COUNTS.cvar, COUNTS.tail) == (
-        "violations", "violations an episode", "P(≥1)", "CVaR 10 %", "worst tenth",
+    assert (COUNTS.name, COUNTS.per_episode, COUNTS.p_any, COUNTS.cvar_heading, COUNTS.worst_episodes) == (
+        "violations", "violations per episode", "P(≥1)", "CVaR 10 %", "worst 10 % of episodes",
     )  # fmt: skip
-    assert (COSTS.name, COSTS.each, COSTS.any, COSTS.cvar, COSTS.tail) == (
-        "cost", "cost of an episode", "P(>0)", "CVaR 5 %", "worst twentieth",
+    assert (COSTS.name, COSTS.per_episode, COSTS.p_any, COSTS.cvar_heading, COSTS.worst_episodes) == (
+        "cost", "cost per episode", "P(>0)", "CVaR 5 %", "worst 5 % of episodes",
     )  # fmt: skip
-    assert CostMeasure(True, alpha=0.03).tail == "worst 3 %"
-    assert CostMeasure(False, word="violations").name == "cost"  # nobody counts half a violation
+    assert CostMeasure(True, alpha=0.03).worst_episodes == "worst 3 % of episodes"
+    assert CostMeasure(False, word="violations").name == "cost"  # half a violation is a cost
     assert CostMeasure(True, word="cost").name == "cost"
 
 
-def test_costs_are_not_said_to_be_at_least_one():
+def test_the_share_of_episodes_with_any_cost_is_not_that_of_at_least_one():
     """Half of these episodes cost at least 1, and two of three cost something."""
     found = tables.complete(Episodes(table({("A", ""): {1: (1.0, [0.5, 1.5, 0.0])}})).view("violations"), ())
     assert found.shown["P(>0)"] == ["66.7\xa0%"]
     always = tables.complete(Episodes(table({("A", ""): {1: (1.0, [0.5, 1.5])}})).view("violations"), ())
-    assert "P(>0)" not in always.shown  # which says nothing
+    assert "P(>0)" not in always.shown  # it is always 100 %
     assert "P(≥1)" not in found.shown
     assert "P(>1)" not in found.shown
 
 
-def test_all_agents_are_held_against_the_budget_that_there_is():
+def test_all_agents_are_compared_with_the_only_budget():
     each = {seed: (20.0 + seed, [10, 20, 30, 40]) for seed in range(2)}
     view = Episodes(table({("PPO-Lag", "d=25"): each})).view("violations")
     found = tables.complete(view, ())
@@ -129,8 +129,8 @@ def test_a_seed_that_never_violates_while_its_siblings_do_is_named():
     rows = {("A", ""): unlike, ("B", ""): alike, ("C", ""): for_one, ("D", ""): by_chance}
     study = Episodes(table(rows))
     view = study.view("violations")
-    told = [text for text in caveats.all_of(study, [view], view, []) if "unlike" in text]
-    assert told == [
+    unlike_seeds = [text for text in caveats.all_of(study, [view], view, []) if "unlike" in text]
+    assert unlike_seeds == [
         "A: seed 1 is unlike the others (mean violations 0.00 against 2.25 and 2.25), and no mean describes them all.",
         "C: seed 3 is unlike the others (mean violations 2.25 against 0.00 and 0.00), and no mean describes them all.",
     ]

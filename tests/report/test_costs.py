@@ -1,4 +1,4 @@
-"""The example of costs, as another library's user has it: read without editing, spoken of as costs, judged at once."""
+"""The example on costs, as a user of another library has it: read unchanged, called costs, compared at once."""
 
 import contextlib
 import importlib.util
@@ -21,9 +21,18 @@ TABLE = pd.read_csv(EXAMPLE / "episodes.csv")
 def report(tmp_path_factory):
     """(the page's folder, what was printed)"""
     out, said = tmp_path_factory.mktemp("costs"), io.StringIO()
-    words = ["report", str(EXAMPLE / "episodes.csv"), "--out", str(out), "--cost-limit", "25", "--names", "FOCOPS=My agent"]
+    words = [
+        "report",
+        str(EXAMPLE / "episodes.csv"),
+        "--out",
+        str(out),
+        "--cost-limit",
+        "25",
+        "--names",
+        "FOCOPS=My agent",
+    ]
     with contextlib.redirect_stdout(said):
-        assert cli.run(cli._parsed(words)) == 0
+        assert cli.run(cli.parsed(words)) == 0
     return out, said.getvalue()
 
 
@@ -43,15 +52,15 @@ def worst(algo, share=0.1):
     return sum(each) / 3
 
 
-def test_the_headline_says_equal_mean_cost_and_twice_the_tail(report):
+def test_the_headline_says_equal_mean_cost_and_twice_the_cvar(report):
     first = (report[0] / "index.html").read_text().split("<nav")[0]
     heavy, light = worst("FOCOPS"), worst("PPO-Lag")
     means = [TABLE.loc[TABLE["algo"] == algo, "EpCost"].mean() for algo in ("FOCOPS", "PPO-Lag")]
     assert 1.9 < heavy / light < 2.1
     assert (
-        f"Equal mean cost, twice the tail: My agent costs {heavy:.0f} in its worst tenth of episodes, "
-        f"PPO-Lag {light:.1f} (mean cost {means[0]:.1f} and {means[1]:.1f})."
-    ) in first
+        f"Equal mean cost, twice the CVaR 10 %: My agent averages a cost of {heavy:.0f} per episode in its worst 10 % "
+        f"of episodes, PPO-Lag {light:.1f} (mean cost {means[0]:.1f} and {means[1]:.1f})."
+    ) in first.replace("\u00a0", " ")
     assert "violation" not in re.sub(r"<style.*?</style>", "", first, flags=re.DOTALL)
 
 
@@ -103,7 +112,7 @@ def test_our_own_names_come_first_and_a_monitors_first_line_is_skipped(tmp_path)
 def test_epochs_of_training_are_no_episodes(tmp_path):
     rows = {"algo": ["A"], "seed": [1], "Metrics/EpRet": [1.0], "Metrics/EpCost": [2.0], "Train/Epoch": [0]}
     pd.DataFrame(rows).to_csv(tmp_path / "progress.csv", index=False)
-    with pytest.raises(ValueError, match="a row is an epoch of training, a mean over episodes"):
+    with pytest.raises(ValueError, match="a row is a training epoch, a mean over episodes"):
         episodes.read(tmp_path / "progress.csv")
 
 
@@ -113,12 +122,12 @@ def test_epochs_of_training_are_no_episodes(tmp_path):
         (["--names", "SAC=Mine"], "no method is called 'SAC'"),
         (["--names", "CPO=PPO"], "two methods would be called 'PPO'"),
         (["--names", "CPO"], "--names 'CPO' gives no name; write method=name"),
-        (["--cvar", "0"], "is not a share of the episodes"),
+        (["--alpha", "0"], "alpha=0.0 is out of range; alpha must be a number, above 0 and at most 1"),
         (["--cost-limit", "-1"], "limit"),
     ],
 )
 def test_wrong_options_are_refused_in_one_line(tmp_path, capsys, words, said):
-    assert cli.run(cli._parsed(["report", str(EXAMPLE / "episodes.csv"), "--out", str(tmp_path / "out"), *words])) == 2
+    assert cli.run(cli.parsed(["report", str(EXAMPLE / "episodes.csv"), "--out", str(tmp_path / "out"), *words])) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1

@@ -53,9 +53,9 @@ From {{ number(value("curve", {"arm": "d=1"}, "mean", steps=40)) }} to
         ('value("complete", "A", "cva")', "column 'cva' of complete, which has agent, cvar"),
         ('value("paper", "t", "here")', "there are 2 such rows"),
         ("cvar", "'cvar' is undefined"),
-        ("value(", "no readable discussion"),
-        ('number(value("complete", "A", "agent"))', "no readable discussion"),
-        ("percent(none)", "no readable discussion"),
+        ("value(", "not a valid discussion"),
+        ('number(value("complete", "A", "agent"))', "not a valid discussion"),
+        ("percent(none)", "not a valid discussion"),
     ],
 )
 def test_a_number_that_is_not_there_is_refused(tmp_path, asked, said):
@@ -68,7 +68,7 @@ def test_a_number_that_is_not_there_is_refused(tmp_path, asked, said):
 def test_text_without_a_heading_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="begins without a heading"):
         read(tmp_path, "Just words.")
-    with pytest.raises(ConfigError, match="there is no discussion"):
+    with pytest.raises(ConfigError, match="does not exist; give"):
         discussion.read(tmp_path / "nothing.md", TABLES)
 
 

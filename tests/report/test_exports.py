@@ -60,7 +60,7 @@ def test_only_the_asked_formats_are_written(tmp_path):
     built = page.build(tmp_path / "episodes.csv", tmp_path / "out")
     assert {path.suffix for path in (tmp_path / "out/figures").iterdir()} == {".svg"}
     assert not re.search(r'href="[^"]*\.(pdf|png)"', built.read_text())
-    with pytest.raises(ConfigError, match="no format 'gif'; take some of svg, pdf, png"):
+    with pytest.raises(ConfigError, match="'gif' is not a figure format; choose from svg, pdf, png"):
         page.build(tmp_path / "episodes.csv", tmp_path / "out", formats=("gif",))
 
 
@@ -107,7 +107,7 @@ def test_tables_of_a_report_have_a_cell_for_each_column(out):
 
 def test_the_summary_says_what_the_page_says(out):
     summary = json.loads((out / "summary.json").read_text())
-    first = (out / "index.html").read_text().split("<nav")[0]
+    first = (out / "index.html").read_text().split("<nav")[0].replace("\u00a0%", " %")
     assert summary["headline"] in first
     assert [card["label"] for card in summary["cards"]] == re.findall(r'class="name">(.*?)<', first)
 

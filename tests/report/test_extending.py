@@ -1,4 +1,4 @@
-"""What docs/how-to/plots-and-tables.md promises: a script of one's own adds a metric and a figure."""
+"""docs/how-to/plots-and-tables.md: a user's script adds a metric and a figure."""
 
 import re
 from pathlib import Path
@@ -51,19 +51,21 @@ def test_a_metric_is_on_the_page_in_the_csv_and_among_the_definitions(table, tmp
     own = table[(table["method"] == "ser") & (table["arm"] == "w=0.1")]
     seeds = [sum(count >= 3 for count in seed["violations"]) / len(seed) for _, seed in own.groupby("seed")]
     assert len(set(seeds)) > 1
-    assert exported.loc["SER (w=0.1)", "p_from_3"] == pytest.approx(sum(seeds) / 3)
-    assert exported.loc["SER (w=0.1)", "p_from_3_ci"] == pytest.approx(T_OF_THREE * np.std(seeds, ddof=1) / 3**0.5)
+    assert exported.loc["SER (w=0.1)", "my_p_from_3"] == pytest.approx(sum(seeds) / 3)
+    assert exported.loc["SER (w=0.1)", "my_p_from_3_ci"] == pytest.approx(T_OF_THREE * np.std(seeds, ddof=1) / 3**0.5)
     heading, *rows = cells(html, "complete_temptation")
-    assert heading.index("P(≥3)") == heading.index("Worst") + 1
-    shown = next(row for row in rows if row[0] == "SER (w=0.1)")[heading.index("P(≥3)")]
+    assert heading.index("My P(≥3)") == heading.index("Worst") + 1
+    shown = next(row for row in rows if row[0] == "SER (w=0.1)")[heading.index("My P(≥3)")]
     assert shown == f"{100 * sum(seeds) / 3:.1f}\N{NO-BREAK SPACE}%"
-    assert ["P(≥3)", "share of episodes with three violations or more"] in cells(html, "definitions")
-    assert "| P(≥3) | share of episodes with three violations or more |" in (tmp_path / "report/report.md").read_text()
+    assert ["My P(≥3)", "share of episodes with three violations or more"] in cells(html, "definitions")
+    assert (
+        "| My P(≥3) | share of episodes with three violations or more |" in (tmp_path / "report/report.md").read_text()
+    )
 
 
 def test_a_metric_may_show_its_interval_or_the_largest_seed(table, tmp_path):
-    metrics.declare(metrics.MetricSpec("middle", "Median", np.median, "median over episodes", digits=1, interval=True))
-    metrics.declare(metrics.MetricSpec("most", "Most", metrics.mean, "mean of the worst seed", largest=True))
+    metrics.register(metrics.MetricSpec("middle", "Median", np.median, "median over episodes", digits=1, interval=True))
+    metrics.register(metrics.MetricSpec("most", "Most", metrics.mean, "mean of the worst seed", largest=True))
     table.to_csv(tmp_path / "episodes.csv", index=False)
     html = page.build(tmp_path / "episodes.csv", tmp_path / "out").read_text()
     heading, *rows = cells(html, "complete_temptation")
@@ -78,14 +80,14 @@ def test_a_metric_may_show_its_interval_or_the_largest_seed(table, tmp_path):
 
 @pytest.mark.parametrize(("name", "heading"), [("cvar", "Tail"), ("tail", metrics.CVAR)])
 def test_a_metric_cannot_take_the_place_of_another(name, heading):
-    with pytest.raises(ValueError, match=r"beside 'cvar' \(CVaR 10 %\); choose"):
-        metrics.declare(metrics.MetricSpec(name, heading, metrics.cvar, "a tail"))
+    with pytest.raises(ValueError, match=r"collides with 'cvar' \(CVaR 10 %\); choose"):
+        metrics.register(metrics.MetricSpec(name, heading, metrics.cvar, "a tail"))
     assert metrics.METRIC_SPECS["cvar"].heading == metrics.CVAR
     assert "tail" not in metrics.METRIC_SPECS
 
 
 def test_a_metric_cannot_take_the_place_of_another_column(table, tmp_path):
-    metrics.declare(metrics.MetricSpec("return", "Mean", metrics.mean, "of the counts"))
+    metrics.register(metrics.MetricSpec("return", "Mean", metrics.mean, "of the counts"))
     table.to_csv(tmp_path / "episodes.csv", index=False)
     with pytest.raises(ValueError, match="two columns 'return'; rename"):
         page.build(tmp_path / "episodes.csv", tmp_path / "out")
@@ -106,7 +108,7 @@ def test_a_figure_is_on_the_page_with_its_data(table, tmp_path, monkeypatch):
 def test_a_figure_without_data_says_so(table, tmp_path, monkeypatch):
     html = run("A figure", table[table["method"] == "esr"][lambda t: t["arm"] == "k=1"], tmp_path, monkeypatch)
     assert 'id="figure-worst_episodes' not in html
-    assert "The worst episodes are left out: they need more than one agent." in html
+    assert "The worst episodes are omitted: they need more than one agent." in html
 
 
 def test_a_figure_cannot_take_the_place_of_another_and_must_be_a_drawing(table, tmp_path):
@@ -116,7 +118,7 @@ def test_a_figure_cannot_take_the_place_of_another_and_must_be_a_drawing(table, 
     def bare(case):
         return table
 
-    with pytest.raises(ValueError, match="'tail' already"):
+    with pytest.raises(ValueError, match="'tail' is already declared"):
         blocks.figure("Tail")(tail)
     blocks.figure("Bare")(bare)
     table.to_csv(tmp_path / "episodes.csv", index=False)

@@ -58,7 +58,7 @@ def test_distilled_utility_by_hand(tmp_path):
 def test_a_file_that_is_no_utility_is_refused(tmp_path):
     path = tmp_path / "other.json"
     path.write_text("{}")
-    with pytest.raises(ValueError, match=r"is no distilled utility: it has no .inputs_mean."):
+    with pytest.raises(ValueError, match=r"is not a distilled utility: it has no .inputs_mean."):
         distilled.read(path)
 
 
@@ -78,7 +78,7 @@ def test_returns_below_zero_are_reported(tmp_path):
     table = small_table({("esr", "k=1"): -20.0, ("ser", "w=1"): -40.0, ("lagrangian", "d=1"): -10.0})
     table.to_csv(tmp_path / "a.csv", index=False)
     text = page.build(tmp_path / "a.csv", tmp_path / "out").read_text()
-    assert "Not the same return as ESR (k=1) (−17.60): SER (w=1) −37.60, Lagrangian (d=1) −7.60" in text
+    assert "Not matched in return with ESR (k=1) (−17.60): SER (w=1) −37.60, Lagrangian (d=1) −7.60" in text
 
 
 def test_a_discount_that_is_not_known_sets_an_agent_apart_from_its_twin_alone(tmp_path):
@@ -89,5 +89,5 @@ def test_a_discount_that_is_not_known_sets_an_agent_apart_from_its_twin_alone(tm
     text = page.build(tmp_path / "a.csv", tmp_path / "out").read_text()
     assert "SER (w=2)" in text
     assert "SER (w=1)" in text
-    assert "SER (w=1, γ not known)" in text
+    assert "SER (w=1, γ unknown)" in text
     assert "nan" not in pd.read_csv(tmp_path / "out" / "data" / "apart_violations.csv")["agent"].item()

@@ -76,8 +76,8 @@ def test_between_two_budgets_an_agent_keeps_the_one_or_the_other():
 def test_ends_are_read_as_they_are():
     view = points({("ser", "w=1"): linear(0.4), ("ser", "w=0.1"): linear(1.2)})
     low, high = view.of("ser")
-    positions = matched.VIOLATIONS.each(low), matched.VIOLATIONS.each(high)
-    read = compare.read_between(*positions, positions[1].mean(), matched._Between(low, high).cvar())
+    positions = matched.VIOLATIONS.per_seed(low), matched.VIOLATIONS.per_seed(high)
+    read = compare.interpolate(*positions, positions[1].mean(), matched._Between(low, high).cvar())
     assert read.value.mean == pytest.approx(metrics.cvar(high.seeds[0].counts))
 
 

@@ -1,4 +1,4 @@
-"""The page as a file: complete, self-contained, honest about what is missing, and quick."""
+"""The page as a file: complete, self-contained, explicit about what is missing, and fast."""
 
 import json
 import re
@@ -79,8 +79,8 @@ def test_text_from_tables_is_escaped(craftax):
 
 def test_first_screen_states_finding_and_caveats(craftax):
     first = craftax.read_text().split("<nav")[0]
-    assert "worst tenth" in first
-    for caveat in ("Few seeds", "rests on 18 of 180 episodes", "does not bind", "favours short", "misses"):
+    assert "worst 10\u00a0% of episodes" in first
+    for caveat in ("Few seeds", "averages 18 of 180 episodes", "does not bind", "favours short", "misses"):
         assert caveat in first, caveat
 
 
@@ -105,26 +105,26 @@ def test_one_seed_gives_no_interval_and_says_so(tmp_path):
     assert "One seed only" in first
     assert "±" not in first
     assert "one seed, no test" in first
-    assert "told apart" not in first
+    assert "significant difference" not in first
 
 
 def test_miniature_with_exact_optima(tmp_path):
     html = build(synthetic.temptation(episodes=60), tmp_path, exact=synthetic.exact_optima())
     assert "exact optimal policy" in html
     assert "Exact optima" in html
-    assert "numbers are of another world" in html
+    assert "Comparison with the paper" not in html
 
 
 def test_external_agents_leave_out_what_has_no_data(tmp_path):
     html = build(synthetic.external(), tmp_path)
-    for reason in ("budget sweep is left out", "Training curves and λ are left out", "Paper versus here is left out"):
+    for reason in ("budget sweep is omitted", "Training curves and λ are omitted"):
         assert reason in html
 
 
 def test_a_single_agent_is_described_not_compared(tmp_path):
     table = synthetic.external()
     html = build(table[table["method"] == "CPO"], tmp_path)
-    assert "No other method to match with" in html
+    assert "There is no other method to match with" in html
 
 
 def by_hand(method, arm, value, counts, seen=None, detector="exact", gained=30.0):
@@ -144,7 +144,7 @@ def by_hand(method, arm, value, counts, seen=None, detector="exact", gained=30.0
     )
 
 
-def test_an_agent_of_the_papers_detector_is_told_by_both_counts(tmp_path):
+def test_an_agent_trained_on_the_papers_detector_has_both_counts(tmp_path):
     table = pd.concat(
         [
             by_hand("esr", "k=1", 1.0, [0] * 9 + [1]),
@@ -154,18 +154,18 @@ def test_an_agent_of_the_papers_detector_is_told_by_both_counts(tmp_path):
     )
     first = build(table, tmp_path).split("<nav")[0]
     assert (
-        "ESR (k=1, trained on paper detector): its worst tenth has 3.00 ± 0.00 violations by the exact count and "
-        "1.00 ± 0.00 by the one it was trained on; 10.0 % of episodes are over its budget, 0.0 % by that one. "
-        "Trained on exact counts: 1.00 ± 0.00."
+        "ESR (k=1, trained on paper detector): CVaR 10 % is 3.00 ± 0.00 by exact counts and 1.00 ± 0.00 by the "
+        "detector that it was trained on; 10.0 % and 0.0 % of its episodes exceed its budget. Trained on exact counts, "
+        "CVaR 10 % is 1.00 ± 0.00."
     ) in first.replace("\u00a0", " ")
 
 
-def test_two_agents_span_no_frontier_and_unequal_returns_are_told(tmp_path):
+def test_two_agents_span_no_frontier_and_unequal_returns_are_stated(tmp_path):
     table = pd.concat([by_hand("esr", "k=1", 1.0, [0, 1]), by_hand("ser", "w=0.1", 0.1, [1, 2], gained=33.0)])
     html = build(table, tmp_path)
     assert "the nearest is SER (w=0.1) (33.0 against 30.0)" in html.split("<nav")[0]
     assert "share one frontier" not in html
-    assert "Hypervolume is left out" in html
+    assert "Hypervolume is omitted" in html
 
 
 def test_a_report_links_to_the_episodes_to_watch(tmp_path):
@@ -176,7 +176,7 @@ def test_a_report_links_to_the_episodes_to_watch(tmp_path):
     assert '<a href="../watch/esr/index.html">ESR &lt;k=1&gt;, seed 7: 2 violations</a>' in html
     markdown = (tmp_path / "out/report.md").read_text()
     assert "- [ESR &lt;k=1>, seed 7: 2 violations](../watch/esr/index.html)" in markdown
-    with pytest.raises(ValueError, match="holds no episodes to watch"):
+    with pytest.raises(ValueError, match="contains no replays"):
         build(synthetic.temptation(episodes=20), tmp_path, watch=[tmp_path])
 
 
@@ -234,8 +234,9 @@ def test_where_returns_do_not_match_the_findings_read_the_frontier_at_equal_retu
     freedom = (spread[0] ** 2 + spread[1] ** 2) ** 2 / (spread[0] ** 4 / 2 + spread[1] ** 4 / 2)  # Satterthwaite
     half = stats.t.ppf(0.975, freedom) * np.hypot(*spread) / np.sqrt(3)
     over = 0.25 * np.array([0, 0, 0.1]).mean() + 0.75 * 0.1
-    found = re.search(r"Read at return 31.0 exactly, the worst tenth is (.*?)</li>", html).group(1)
-    assert found.startswith(f"SER {0.25 * 1 + 0.75 * 3:.2f} ± {half:.2f} with {100 * over:.1f} % over, ESR (k=1) 0.67")
+    found = re.search(r"CVaR 10 % interpolated to a return of 31.0: (.*?)</li>", html).group(1)
+    expected = f"SER {0.25 * 1 + 0.75 * 3:.2f} ± {half:.2f} ({100 * over:.1f} % of episodes over), ESR (k=1) 0.67"
+    assert found.startswith(expected)
     assert found.endswith("Not reached by Lagrangian (its frontier reaches returns from 20.00 to 25.00 only).")
 
 
@@ -254,10 +255,10 @@ def test_agents_of_equal_mean_are_compared_in_the_findings(tmp_path):
         for episode in range(20)
     ]
     html = build(pd.DataFrame(rows), tmp_path).replace("\u00a0", " ")
-    even = re.search(r"at the same mean violations of 1.20: the worst tenth is (.*?)</li>", html).group(1)
-    assert even.startswith("ESR 12.0 ± 0.0, Lagrangian 3.00 ± 0.00 (independent violations would give 3.43; 2.00 is")
+    equal = re.search(r"CVaR 10 % interpolated to equal mean violations of 1.20: (.*?)</li>", html).group(1)
+    assert equal.startswith("ESR 12.0 ± 0.0, Lagrangian 3.00 ± 0.00 (independent violations would give 3.43; 2.00 is")
     # the others' frontier: 31 at 1.2 violations, 36 at 3.2; k=1 has 0.4 and is left of it, k=4 has 2.0
     on_average = re.search(r"On average: (.*?)</li>", html).group(1).replace("&#39;", "'")
     assert on_average.startswith("ESR lies below the other methods' frontier")
     assert "differ from it by −1.0; " in on_average
-    assert on_average.endswith("ESR (k=1) beyond its ends).")
+    assert on_average.endswith("ESR (k=1) lies beyond its ends).")

@@ -1,4 +1,4 @@
-"""Agents two by two: at one level within the seeds' error, and tested so that chance is not taken for a difference."""
+"""Pairwise comparisons: matched within the seeds' error, and tested so that chance rarely passes for a difference."""
 
 import numpy as np
 import pandas as pd
@@ -40,11 +40,11 @@ def test_returns_are_the_same_within_the_seeds_error():
         "C": (spread(24.0, 0.8), [5.0, 6.0, 7.0], 1.0),
     }).view("violations")  # fmt: skip
     a, b, c = found.main
-    assert matched.same(RETURN, a, b)
-    assert not matched.same(RETURN, a, c)
-    assert matched.same(VIOLATIONS, a, c)
+    assert matched.is_matched(RETURN, a, b)
+    assert not matched.is_matched(RETURN, a, c)
+    assert matched.is_matched(VIOLATIONS, a, c)
     alone = study({"A": ([20.0], [5.0], 1.0), "B": ([20.1], [5.0], 1.0), "C": ([20.5], [5.0], 1.0)}).view("violations")
-    assert [matched.same(RETURN, alone.main[0], other) for other in alone.main] == [
+    assert [matched.is_matched(RETURN, alone.main[0], other) for other in alone.main] == [
         True,
         True,
         False,
@@ -55,71 +55,74 @@ THREE = {
     "A": ([20.0, 20.5, 21.0], [50.0, 52.0, 51.0], 10.0),
     "B": ([20.1, 20.3, 21.2], [100.0, 104.0, 99.0], 5.0),  # means of 14.1 and 14.6
     "C": ([20.2, 20.6, 20.9], [60.0, 70.0, 50.0], 9.5),
-    "D": ([30.2, 30.6, 30.9], [900.0, 909.0, 905.0], 60.0),  # at no level of the others
+    "D": ([30.2, 30.6, 30.9], [900.0, 909.0, 905.0], 60.0),  # matched with none
 }
 
 
-def test_all_pairs_at_one_level_are_tested_and_p_is_holms():
+def test_all_matched_pairs_are_tested_and_p_is_holms():
     found = study(THREE).view("violations")
-    told = {(pair.one.label, pair.other.label): pair for pair in pairs.compared(found)}
-    assert set(told) == {("A", "B"), ("A", "C"), ("B", "C")}
+    compared = {(pair.one.label, pair.other.label): pair for pair in pairs.compared(found)}
+    assert set(compared) == {("A", "B"), ("A", "C"), ("B", "C")}
     raw = {
-        key: stats.ttest_ind(THREE[key[0]][1], THREE[key[1]][1], equal_var=False).pvalue for key in told
+        key: stats.ttest_ind(THREE[key[0]][1], THREE[key[1]][1], equal_var=False).pvalue for key in compared
     }  # the worst of ten episodes is the CVaR
     first, second, third = sorted(raw, key=raw.get)
     by_hand = {first: 3 * raw[first], second: max(3 * raw[first], 2 * raw[second])}
     by_hand[third] = max(by_hand[second], raw[third])
-    assert {key: pair.p for key, pair in told.items()} == pytest.approx(by_hand)
+    assert {key: pair.p for key, pair in compared.items()} == pytest.approx(by_hand)
     gap = stats.ttest_ind(*(THREE[name][1] for name in ("B", "A")), equal_var=False).confidence_interval(0.95)
-    assert told["A", "B"].tails[:2] == pytest.approx(((gap.low + gap.high) / 2, (gap.high - gap.low) / 2))
+    assert compared["A", "B"].tails[:2] == pytest.approx(((gap.low + gap.high) / 2, (gap.high - gap.low) / 2))
     frame = tables.side_by_side(found).frame
     assert frame.loc[0, ["agent", "other", "same"]].tolist() == ["B", "A", "return and cost"]
     assert frame.loc[0, "ratio"] == pytest.approx(101 / 51)
     assert frame["welch_p"].tolist() == pytest.approx(sorted(by_hand.values()))
     nearest = tables.matched_nearest(found, found.main[0]).frame.set_index("agent")["welch_p"]
     assert nearest["B"] == pytest.approx(by_hand["A", "B"])
-    assert np.isnan(nearest["D"])  # not at one level: not tested
+    assert np.isnan(nearest["D"])  # not matched: not tested
 
 
-def test_single_agents_of_equal_mean_are_the_headline():
+def test_single_agents_with_equal_means_are_the_headline():
     of = study(THREE)
     finding = findings.find(of, [of.view("violations")])
     assert finding.headline == (
-        "Equal mean cost, twice the tail: B costs 101 in its worst tenth of episodes, A 51.0 (mean cost 14.6 and 14.1)."
+        "Equal mean cost, twice the CVaR 10 %: B averages a cost of 101 per episode in its worst 10 % of episodes, A "
+        "51.0 (mean cost 14.6 and 14.1)."
     )
     assert [card.value for card in finding.cards[:2]] == ["101\u00a0±\u00a07", "51.0\u00a0±\u00a02.5"]
     assert finding.cards[2].value == "2.0 ×"
-    assert any(text.startswith("No agent was fixed beforehand. A comes first in figures") for text in finding.caveats)
+    assert any(
+        text.startswith("No comparison was specified in advance. A comes first in figures") for text in finding.caveats
+    )
     assert any("corrected for 3 comparisons (Holm)" in text for text in finding.caveats)
     assert finding.compared[0]["pairs"][0]["p"] == pytest.approx(pairs.compared(of.view("violations"))[0].p)
 
 
-def test_an_agent_with_a_budget_an_episode_is_fixed_beforehand():
+def test_an_agent_with_a_per_episode_budget_is_specified_in_advance():
     """It alone is compared: three tests, not six."""
     returns = [20.0, 20.5, 21.0]
     rows = {"esr": (returns, [1.0, 1.1, 1.2], 0.5), "A": (returns, [2.0, 2.1, 2.3], 0.5),
             "B": (returns, [2.0, 2.2, 2.3], 0.5), "C": (returns, [1.0, 1.3, 1.2], 0.5)}  # fmt: skip
     of = study(rows)
-    told = pairs.compared(of.view("violations"))
-    assert [(pair.one.method, pair.other.method) for pair in told] == [("esr", "A"), ("esr", "B"), ("esr", "C")]
+    compared = pairs.compared(of.view("violations"))
+    assert [(pair.one.method, pair.other.method) for pair in compared] == [("esr", "A"), ("esr", "B"), ("esr", "C")]
     raw = [stats.ttest_ind(rows[name][1], rows["esr"][1], equal_var=False).pvalue for name in "ABC"]
-    assert min(pair.p for pair in told) == pytest.approx(3 * min(raw))
+    assert min(pair.p for pair in compared) == pytest.approx(3 * min(raw))
     finding = findings.find(of, [of.view("violations")])
     assert finding.headline == (
-        "Equal mean return, a lighter tail than two of three others: ESR costs 1.10 in its worst tenth of episodes; B "
-        "more (2.17), A more (2.13), C not told apart from it (1.17)."
+        "Equal mean return, a lower CVaR 10 % than two of three others: ESR averages a cost of 1.10 per episode in its "
+        "worst 10 % of episodes; B more (2.17); A more (2.13); C 1.17, no significant difference."
     )
-    assert not any("fixed beforehand" in text for text in finding.caveats)
+    assert not any("specified in advance" in text for text in finding.caveats)
     rows["C"] = (returns, [0.1, 0.2, 0.1], 0.05)
     of = study(rows)
-    assert "Equal mean return, mixed tails: " in findings.find(of, [of.view("violations")]).headline
+    assert "Equal mean return, mixed differences in CVaR 10 %: " in findings.find(of, [of.view("violations")]).headline
 
 
 def test_seeds_that_are_all_alike_claim_nothing():
     of = study({"A": ([20.0] * 3, [1.0] * 3, 0.0), "B": ([20.0] * 3, [2.0] * 3, 0.0)})
     (pair,) = pairs.compared(of.view("violations"))
     assert np.isnan(pair.p)
-    assert "twice the tail (seeds all alike, no test)" in findings.find(of, [of.view("violations")]).headline
+    assert "twice the CVaR 10 % (identical seeds, no test)" in findings.find(of, [of.view("violations")]).headline
 
 
 def claimed(view) -> bool:
@@ -128,11 +131,11 @@ def claimed(view) -> bool:
                             "environment": "external"})()  # fmt: skip
     finding = findings.find(of, [view])
     words = " ".join([finding.headline, *finding.sentences])
-    return "heavier" in words or "times the tail" in words or "twice" in words
+    return "higher CVaR" in words or "times the CVaR" in words or "twice" in words
 
 
 @pytest.mark.parametrize("law", false_alarms.LAWS)
-def test_agents_that_are_all_alike_are_rarely_told_apart(law):
+def test_identical_agents_rarely_show_a_significant_difference(law):
     """In at most 6 % of tables; results/false_alarms.md has 5,000 tables for each of these."""
     alarms = before = 0
     cells = [(2, 3, False), (8, 3, False), (4, 8, False), (8, 3, True)]

@@ -31,8 +31,8 @@ def test_metrics_of_a_point_equal_pandas(table, study, protocol, counter):
     column = "violations" if counter == "exact" else "violations_no_killing_paper"
     by_seed = rows.groupby("seed")
     assert point.returns == pytest.approx(by_seed["return"].mean().to_numpy())
-    assert point.each(metrics.mean) == pytest.approx(by_seed[column].mean().to_numpy())
-    assert point.each(metrics.cvar) == pytest.approx(by_seed[column].apply(metrics.cvar).to_numpy())
+    assert point.per_seed(metrics.mean) == pytest.approx(by_seed[column].mean().to_numpy())
+    assert point.per_seed(metrics.cvar) == pytest.approx(by_seed[column].apply(metrics.cvar).to_numpy())
     assert point.rates == pytest.approx((by_seed[column].sum() / by_seed["length"].sum()).to_numpy())
     assert [seed.seed for seed in point.seeds] == sorted(synthetic.SEEDS)
 
@@ -41,21 +41,21 @@ def test_unconstrained_runs_count_for_every_dilemma(table, study):
     point = study.view("sustainability").unconstrained
     rows = table[(table["method"] == "unconstrained") & table["in_first"]]
     expected = rows.groupby("seed")["violations_sustainability"].mean().to_numpy()
-    assert point.each(metrics.mean) == pytest.approx(expected)
+    assert point.per_seed(metrics.mean) == pytest.approx(expected)
 
 
 def test_gamma_one_twins_are_kept_apart(study):
     view = study.view("no_killing")
     assert {point.gamma for point in view.main} == {0.99}
-    assert {(point.method, point.gamma) for point in view.apart} == {("esr", 1.0), ("esr_distilled", 1.0)}
-    assert "ESR (k=0, γ=1)" in [point.label for point in view.apart]
+    assert {(point.method, point.gamma) for point in view.variants} == {("esr", 1.0), ("esr_distilled", 1.0)}
+    assert "ESR (k=0, γ=1)" in [point.label for point in view.variants]
 
 
 def test_agents_trained_on_the_papers_detector_are_kept_apart(table):
     other = table[(table["method"] == "esr") & (table["arm"] == "k=1")].copy()
     other["detector"], other["run"] = "paper", other["run"] + "-paper"
     both = Episodes(tables.complete(tables.pd.concat([table, other], ignore_index=True)))
-    apart = [point.label for point in both.view("no_killing").apart]
+    apart = [point.label for point in both.view("no_killing").variants]
     assert "ESR (k=1, trained on paper detector)" in apart
 
 
@@ -67,7 +67,7 @@ def test_a_recorded_table_joins_ours_on_equal_terms(table):
     theirs = [tables.complete(same.assign(method=f"theirs {number}")) for number in range(9)]
     both = Episodes(tables.pd.concat([ours, *theirs], ignore_index=True))
     view = both.view("no_killing")
-    assert not view.apart
+    assert not view.variants
     assert len(view.of(*both.methods)) > 2 * len(ours.groupby(["method", "arm"]))  # most have no γ that is known
     for one, other in zip(view.of("ser"), view.of("theirs 0"), strict=True):
         assert (one.tails == other.tails).all()

@@ -18,7 +18,7 @@ def test_statistics_draw_nothing():
     code += "print(json.dumps(list(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = json.loads(done.stdout)
-    rooms = ("statistics", "style", "words", "harm")
+    rooms = ("statistics", "style", "formatting", "cost_measure")
     allowed = tuple(f"perepisode.report.{room}" for room in rooms)
     elsewhere = [name for name in loaded if name.startswith("perepisode.report.") and not name.startswith(allowed)]
     assert elsewhere == []

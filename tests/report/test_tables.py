@@ -9,7 +9,8 @@ from scipy import stats
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.evaluation import episodes as tables_of
-from perepisode.paper_comparison import numbers, table
+from perepisode.paper_comparison import numbers
+from perepisode.paper_comparison.table import paper_versus_here
 from perepisode.report import findings, measurement, tables
 from perepisode.report.formatting import number
 from perepisode.report.statistics import frontiers, matched
@@ -103,13 +104,13 @@ def test_ends_that_lie_within_each_others_error_give_no_interval():
     rows = HALVES | {("ser", "w=1"): {1: (30.0, [0, 0, 0, 0.5]), 2: (35.0, [0, 0, 0, 0])}}  # 32.5 ± 32 against 35.2
     view = agents(rows).view("violations")
     read = matched.interpolated(view, matched.focal(view), "ser")
-    assert read.between.endswith("(ends not told apart)")
+    assert read.between.endswith("(ends do not differ)")
     assert read.tail.cvar.mean == pytest.approx(0.25 + (34.15 - 32.5) / (35.2 - 32.5))
     assert np.isnan(read.tail.cvar.half)
     assert read.tail.against_focal is None
 
 
-def test_methods_are_read_at_the_mean_violations_that_most_of_them_reach():
+def test_methods_are_interpolated_to_the_mean_violations_that_most_of_them_reach():
     rows = {  # seeds are alike, so that all is exact
         ("unconstrained", ""): {1: (40.0, [4, 4]), 2: (40.0, [4, 4])},
         ("esr", "k=1"): {1: (20.0, [0, 0]), 2: (20.0, [0, 0])},
@@ -120,7 +121,7 @@ def test_methods_are_read_at_the_mean_violations_that_most_of_them_reach():
         ("lagrangian", "d=4"): {1: (39.0, [3, 3, 4, 4]), 2: (39.0, [3, 3, 4, 4])},
     }
     view = agents(rows).view("violations")
-    even = matched.even(view, matched.focal(view))
+    even = matched.at_equal_mean(view, matched.focal(view))
     assert even.level == 2.5  # ESR has 0 to 3, SER 1 to 3.5, SER+R_acc 2.5; the Lagrangian has 3.5 at the least
     assert [read.between for read in even.reads] == [
         "k=1 → k=4, 83%", "w=1 → w=0.1, 60%", "its frontier reaches violations from 3.50 to 3.50 only", "w=0.1",
@@ -135,13 +136,13 @@ def test_methods_are_read_at_the_mean_violations_that_most_of_them_reach():
     assert [one.returns.mean for one in reached] == pytest.approx([20 + 16 * 5 / 6, 30 + 8 * 0.6, 35.0])
     table = tables.same_violations(view, matched.focal(view))
     assert table.frame["agent"].tolist() == ["ESR", "SER", "SER+R_acc"]
-    assert "Lagrangian is left out" in table.note
-    assert "none has less than 3.00" in table.note
+    assert "Lagrangian is omitted" in table.note
+    assert "the least possible is 3.00" in table.note
 
 
-def test_costs_are_not_told_what_counts_would_imply(view, costs):
-    assert "whose violations fall independently" in tables.same_violations(view, matched.focal(view)).note
-    assert "whose violations fall independently" not in tables.same_violations(costs, matched.focal(costs)).note
+def test_costs_have_no_values_that_counts_would_imply(view, costs):
+    assert "independent violations would give" in tables.same_violations(view, matched.focal(view)).note
+    assert "independent violations" not in tables.same_violations(costs, matched.focal(costs)).note
 
 
 def test_no_reading_of_counts_has_a_tail_that_no_agent_of_its_mean_has():
@@ -157,13 +158,13 @@ def test_no_reading_of_counts_has_a_tail_that_no_agent_of_its_mean_has():
         assert read.tail.cvar.mean >= metrics.least_cvar(read.tail.mean.mean) - 1e-9
 
 
-def test_a_method_that_the_unconstrained_agent_beats_everywhere_is_not_read():
+def test_a_method_that_the_unconstrained_agent_dominates_is_not_interpolated():
     rows = {key: HAND[key] for key in (("unconstrained", ""), ("esr", "k=1"))}
     rows[("ser", "w=1")] = {1: (30.0, [4, 4, 4, 4]), 2: (31.0, [4, 4, 4, 4])}
     view = agents(rows).view("violations")
     read = matched.interpolated(view, matched.focal(view), "ser")
-    assert (read.tail, read.between) == (None, "the unconstrained agent beats it on average")
-    assert matched.even(view, matched.focal(view)) is None
+    assert (read.tail, read.between) == (None, "the unconstrained agent dominates it in the means")
+    assert matched.at_equal_mean(view, matched.focal(view)) is None
 
 
 def test_how_far_esr_is_below_the_others_frontier(view):
@@ -192,12 +193,12 @@ def test_wider_budgets_are_paired_with_their_own_neighbours(view):
 
 
 def test_pairs_that_are_not_matched_are_marked(view):
-    """Returns of 34.15 and 35.2 from two seeds each: 1.05 ± 1.3 apart.  From 38.05 they are told apart."""
+    """Returns of 34.15 and 35.2 from two seeds each: 1.05 ± 1.3 apart.  From 38.05 they differ."""
     assert tables.matched_nearest(view, matched.focal(view)).shown["Agent"] == ["ESR (k=1)", "SER (w=0.1)"]
     far = agents(HAND | {("ser", "w=0.1"): {1: (38.0, [0, 3, 0, 1]), 2: (38.1, [0, 2, 1, 1])}}).view("violations")
     table = tables.matched_nearest(far, far.arm("esr", "k=4"))  # 34.85, w=1 has 32.9
     assert table.shown["Agent"] == ["ESR (k=4)", "SER (w=1) *"]
-    assert "Not the same return" in table.note
+    assert "Not matched in return" in table.note
     apart = stats.ttest_ind([32.8, 33.0], [34.9, 34.8], equal_var=False).confidence_interval(0.95)
     assert table.frame["returns_difference"][1] == pytest.approx((apart.low + apart.high) / 2)
     assert table.frame["returns_difference_ci"][1] == pytest.approx((apart.high - apart.low) / 2)
@@ -230,15 +231,15 @@ def test_complete_table_counts_all_dilemmas(study):
 
 
 def test_every_printed_number_has_a_counterpart_in_the_full_study(study):
-    frame = table.paper_versus_here(study, {}).frame
-    told = [one for one in numbers.NUMBERS if one.measure and not one.measure.startswith("utility")]
-    assert len(frame) == len(told)
+    frame = paper_versus_here(study, {}).frame
+    measured = [one for one in numbers.NUMBERS if one.measure and not one.measure.startswith("utility")]
+    assert len(frame) == len(measured)
     assert frame["here"].notna().all()
     assert (frame["deviation"] - (frame["here"] - frame["paper"])).abs().max() < 1e-12
 
 
 def test_paper_versus_here_uses_the_papers_protocol_and_detector(study):
-    frame = table.paper_versus_here(study, {}).frame
+    frame = paper_versus_here(study, {}).frame
     row = frame[(frame["agent"] == "ESR (k=1)") & (frame["measure"] == "cvar") & (frame["dilemma"] == "no_killing")]
     view = study.view("no_killing", "window", "paper")
     point = next(point for point in view.main if (point.method, point.arm) == ("esr", "k=1"))
@@ -246,18 +247,18 @@ def test_paper_versus_here_uses_the_papers_protocol_and_detector(study):
 
 
 def test_paper_versus_here_says_where_the_scale_differs():
-    changed = synthetic.craftax(episodes=40).assign(steps=2_000_000)
-    note = table.paper_versus_here(Episodes(tables_of.complete(changed)), {}).note
-    assert "2\u00a0×\u00a010⁶ training steps" in note
+    changed = synthetic.craftax(episodes=40).assign(total_timesteps=2_000_000)
+    note = paper_versus_here(Episodes(tables_of.complete(changed)), {}).note
+    assert "2\u00a0×\u00a010⁶ steps per run" in note
     other = Episodes(tables_of.complete(synthetic.temptation(episodes=40)))
-    assert table.paper_versus_here(other, {}) is None  # another game's numbers say nothing
+    assert paper_versus_here(other, {}) is None  # another game's numbers say nothing
 
 
 def test_numbers_of_the_paper_without_a_counterpart_here_are_only_counted():
     table = synthetic.craftax(episodes=20, dilemmas=("no_killing",))
-    found = table.paper_versus_here(Episodes(tables_of.complete(table[table["method"] != "lagrangian"])), {})
+    found = paper_versus_here(Episodes(tables_of.complete(table[table["method"] != "lagrangian"])), {})
     assert not found.frame["agent"].str.startswith("Lagrangian").any()
-    assert f"{len(numbers.NUMBERS) - len(found.frame)} more that it prints have no counterpart" in found.note
+    assert f"{len(numbers.NUMBERS) - len(found.frame)} more printed numbers have no counterpart" in found.note
 
 
 def test_table_cells_line_up(study):
@@ -268,7 +269,7 @@ def test_table_cells_line_up(study):
         tables.complete(view, study.dilemmas),
         measurement.protocols(study, view, chosen),
         measurement.missed(study, "no_killing"),
-        measurement.apart(view),
+        measurement.variants(view),
         measurement.runs([view]),
     ):
         assert {len(cells) for cells in table.shown.values()} == {len(table.frame)}, table.name

@@ -1,4 +1,4 @@
-"""Tails whole: shares beyond each level, CVaR at each alpha, and the figures of them."""
+"""Whole tails: shares over each level, CVaR at each alpha, and their figures."""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from perepisode.report.statistics.points import Episodes
 
 
 def heavy(seeds: int = 3, rows: int = 400) -> pd.DataFrame:
-    """Costs whose worst are hundreds of times the usual."""
+    """Costs whose maximum is hundreds of times the median."""
     draw = np.random.default_rng(3).lognormal
     parts = [
         pd.DataFrame({"method": method, "seed": seed, "return": 20.0, "violations": draw(2, sigma, rows)})
@@ -49,7 +49,7 @@ def counts(read):
 def test_shares_beyond_a_level_are_counted_one_by_one(costs, counts):
     for view in (costs, counts):
         for point in view.main:
-            curve = tails.beyond(point)
+            curve = tails.exceedance(point)
             assert curve.levels[0] == 0
             assert curve.levels.size <= tails.MAX_LEVELS + 1
             assert curve.levels[-1] == max(seed.counts.max() for seed in point.seeds)
@@ -62,7 +62,7 @@ def test_shares_beyond_a_level_are_counted_one_by_one(costs, counts):
 def test_the_rarest_episodes_are_not_thinned(costs):
     for point in costs.main:
         pooled = np.sort(np.concatenate([seed.counts for seed in point.seeds]))
-        assert set(pooled[-20:]) <= set(tails.beyond(point).levels)
+        assert set(pooled[-20:]) <= set(tails.exceedance(point).levels)
 
 
 def test_the_cvar_at_every_fraction(costs):
@@ -119,7 +119,7 @@ def spread(means: dict[str, list[int]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def test_no_interval_of_harm_reaches_below_zero(read):
+def test_no_interval_of_violations_reaches_below_zero(read):
     """One seed of three never violates, so that the interval is wider than the mean."""
     view = read(spread({"esr": [0, 0, 6], "ser": [1, 2, 3]}), "wide")
     assert view.main[0].tail.half > view.main[0].tail.mean
@@ -157,13 +157,13 @@ def test_no_run_lies_below_the_least_that_its_mean_allows(read):
     assert ser.tail.mean == 0.75
 
 
-def test_an_agent_far_out_is_told_and_not_drawn(read):
+def test_an_agent_far_out_is_in_the_caption_and_not_drawn(read):
     table = spread({"esr": [1, 1, 2], "ser": [1, 2, 3]})
     far = spread({"unconstrained": [30, 31, 32]})
     with canvas.style():
         made = tail_figures.tail(read(pd.concat([table, far]), "far"), ())
         near = tail_figures.tail(read(table, "near"), ())
-    assert "Outside the frame: Unconstrained (mean 31.0, worst tenth 31.0)" in made.caption
+    assert "Outside the frame: Unconstrained (mean 31.0, CVaR 10 % 31.0)" in made.caption
     assert "Outside" not in near.caption
     assert made.figure.axes[0].get_xlim()[1] < 10
     assert "Unconstrained" in set(made.frame["agent"])
@@ -186,18 +186,18 @@ def test_more_counts_than_bars_are_left_to_the_shares_beyond_each(read):
             assert (figures.distributions(list(view.main), 1.0, {}) is not None) == drawn
 
 
-def test_a_limit_is_marked_where_it_is_near_and_told_where_it_is_not(costs):
+def test_a_limit_is_marked_if_it_is_near_and_else_stated(costs):
     most = max(seed.counts.max() for point in costs.main for seed in point.seeds)
     with canvas.style():
         near, far, none = (tail_figures.exceedance(list(costs.main), level) for level in (1.5 * most, 3 * most, 0.0))
     assert near.figure.axes[0].get_xlim()[1] > 1.5 * most
-    assert "over the budget" in near.caption
+    assert "exceeds the budget" in near.caption
     assert f"Every episode is far below the budget of {3 * most:g}." in far.caption
     assert not [text for text in far.figure.axes[0].texts if "budget" in text.get_text()]
     assert none.figure.axes[0].get_xscale() == "linear"  # zero has no place on a logarithmic axis
 
 
-def test_agents_that_never_do_harm_can_be_drawn(read):
+def test_agents_that_never_violate_can_be_drawn(read):
     view = read(spread({"esr": [0, 0, 0], "ser": [0, 0, 0]}), "never")
     with canvas.style():
         for made in (tail_figures.exceedance(list(view.main), 1.0), tail_figures.levels(list(view.main)),

@@ -1,4 +1,4 @@
-"""What `report` and `evaluate` print: the table of all agents, then the page's own headline."""
+"""The console output of `report` and `evaluate`: the table of all agents, then the page's headline."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ def table() -> pd.DataFrame:
     return synthetic.craftax(episodes=40, dilemmas=("no_killing", "sustainability"))
 
 
-def said(call, *given) -> list[str]:
+def printed(call, *given) -> list[str]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         call(*given)
@@ -34,7 +34,7 @@ def rows(lines: list[str], title: str) -> list[list[str]]:
 def test_the_report_prints_its_table_and_its_headline(table, tmp_path):
     episodes.write(table, tmp_path / "episodes.parquet")
     out = tmp_path / "report"
-    lines = said(cli.main, ["report", str(tmp_path / "episodes.parquet"), "--out", str(out)])
+    lines = printed(cli.main, ["report", str(tmp_path / "episodes.parquet"), "--out", str(out)])
     assert lines[-2:] == [f"wrote {out / 'index.html'}", "next: open it in a browser"]
     assert lines[-3] in (out / "report.md").read_text()
     assert lines[-3].startswith("No Killing: ")
@@ -45,10 +45,10 @@ def test_the_report_prints_its_table_and_its_headline(table, tmp_path):
         assert [agent[0] for agent in agents] == list(written["agent"])
 
 
-def test_what_was_judged_is_printed_agent_by_agent(table, tmp_path):
+def test_evaluated_agents_are_printed_one_by_one(table, tmp_path):
     own = table[(table["dilemma"] == "no_killing") & (table["gamma"] != 1)]
     episodes.write(own, tmp_path / "episodes.parquet")
-    headings, *agents = rows(said(text_summary.judged, tmp_path / "episodes.parquet"), "No Killing, ")
+    headings, *agents = rows(printed(text_summary.evaluated, tmp_path / "episodes.parquet"), "No Killing, ")
     found = {agent[0]: dict(zip(headings, agent)) for agent in agents}
     assert len(found) == own.groupby(["method", "arm"]).ngroups
     by_hand = own[(own["method"] == "lagrangian") & (own["arm"] == "d=1")].groupby("seed")
@@ -58,14 +58,14 @@ def test_what_was_judged_is_printed_agent_by_agent(table, tmp_path):
     assert shown["Seeds"] == "3"
 
 
-def test_what_a_report_would_refuse_is_no_failure_of_judging(table, tmp_path):
+def test_a_table_that_a_report_rejects_does_not_fail_an_evaluation(table, tmp_path):
     own = table[table["run"] == table["run"].iloc[0]]
     episodes.write(pd.concat([own, own.assign(run="a twin")]), tmp_path / "episodes.parquet")
-    (line,) = said(text_summary.judged, tmp_path / "episodes.parquet")
-    assert line.startswith("there is no table of these agents: two runs of unconstrained  have seed 42: ")
+    (line,) = printed(text_summary.evaluated, tmp_path / "episodes.parquet")
+    assert line.startswith("no summary of these agents: two runs of unconstrained  have seed 42: ")
 
 
-def test_a_narrow_terminal_gets_the_tail_before_the_intervals(monkeypatch):
+def test_a_narrow_terminal_shows_the_cvar_before_the_intervals(monkeypatch):
     """Names take 3 columns; with all intervals there would be 3 + 14 + 17 + 17 of them."""
     columns = {
         "Agent": ["ESR"],

@@ -1,4 +1,4 @@
-"""A compilation cache shared by all workers of a session, and a SLURM of one node where it is installed."""
+"""A compilation cache shared by all workers of a session, and a SLURM cluster of one node, if installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _workers_share_a_cache(tmp_path_factory):
-    """Workers are processes of their own: without it each would compile the same programs again."""
+    """Without it, each worker process would compile the same programs again."""
     before = dict(os.environ)
     cache = str(tmp_path_factory.mktemp("compiled"))
     os.environ.update(JAX_COMPILATION_CACHE_DIR=cache, JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0.2")
@@ -55,12 +55,12 @@ SlurmdLogFile={home}/log/slurmd.log
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=1000 State=UNKNOWN
 PartitionName=low Nodes={host} Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
 PartitionName=high Nodes={host} MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
-"""  # cred_expire: a requeued job may start again after that many seconds; KillWait: time to checkpoint
+"""  # cred_expire: seconds until a requeued job may start again; KillWait: time to checkpoint
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    """A real SLURM on this node; its folder."""
+    """The folder of a real SLURM cluster on this node."""
     missing = [tool for tool in ("slurmctld", "slurmd", "munged", "sbatch") if not shutil.which(tool)]
     if missing:
         pytest.skip(f"{missing[0]} is not installed (apt-get install slurm-wlm munge)")
@@ -92,16 +92,16 @@ def cluster(tmp_path_factory):
 
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    for found in sockets:
+        found.bind(("127.0.0.1", 0))
+    ports = [found.getsockname()[1] for found in sockets]
+    for found in sockets:
+        found.close()
     return ports
 
 
 def _start_munge() -> int | None:
-    """Process of the munged that was started; None if one was there."""
+    """The process ID of the munged that was started; None if one was running."""
     if subprocess.run(["munge", "-n"], capture_output=True).returncode == 0:
         return None
     subprocess.run(["install", "-d", "-o", "munge", "-g", "munge", "-m", "755", "/run/munge"], check=True)
@@ -119,7 +119,7 @@ def _wait_until_idle(home: Path) -> None:
 
 
 def _end(pid_file: Path) -> None:
-    """Ask a daemon to end, and make it if it waits for a job that will not."""
+    """Ask a daemon to exit, and kill it if it waits for a job that does not end."""
     if not pid_file.exists():
         return
     pid = int(pid_file.read_text())

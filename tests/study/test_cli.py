@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it leaves alone, and one clear line for wrong input."""
+"""The commands `matrix`, `study` and `demo`: output, one-line errors, and no device started."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_matrix_as_json_csv_and_table(capsys):
     assert len({run["id"] for run in json.loads(out)}) == 183
     _, out, _ = call(capsys, "matrix", "--format", "csv", "--only", "no_killing,esr", "--seeds", "1", "--steps", "1e6")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert [(row["arm"], row["gamma"], row["steps"]) for row in rows] == [
+    assert [(row["arm"], row["gamma"], row["total_timesteps"]) for row in rows] == [
         ("k=0", "0.99", "1000000"),
         ("k=1", "0.99", "1000000"),
         ("k=2", "0.99", "1000000"),
@@ -41,26 +41,26 @@ def test_matrix_as_json_csv_and_table(capsys):
 
 @pytest.fixture
 def gpus(monkeypatch):
-    """What the driver says that there is: nothing, until the test says otherwise."""
+    """The GPUs that the driver reports: none, until the test adds some."""
     found: list[int] = []
     monkeypatch.setattr(packing, "_gpu_memories", lambda: found)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return found
 
 
-def test_the_plan_says_what_it_costs(capsys, gpus):
+def test_the_plan_states_hours_and_memory(capsys, gpus):
     code, out, _ = call(capsys, "study", "plan", "--memory", "139", "--gpus", "4")
     assert code == 0
-    assert "183 runs in 13 packs, 1.83e+11 steps; packed for 139 GiB a gpu" in out
-    said = "23.1 hours on one NVIDIA H200, at 2,200,000 steps/s as measured there; 5.8 hours on 4 of them"
-    assert said in out  # 1.83e11 / 2.2e6 / 3600 = 23.11
+    assert "183 runs in 13 packs, 1.83e+11 steps; packed for 139 GiB per gpu" in out
+    hours = "23.1 hours on one NVIDIA H200, at 2,200,000 steps/s as measured there; 5.8 hours on 4 of them"
+    assert hours in out  # 1.83e11 / 2.2e6 / 3600 = 23.11
     gpus += [80 * packing.GIB] * 2
     _, out, _ = call(capsys, "study", "plan")
-    assert "packed for 80 GiB a gpu" in out
+    assert "packed for 80 GiB per gpu" in out
     assert "23.1 hours on one NVIDIA H200, at 2,200,000 steps/s as measured there; 11.6 hours on 2 of them" in out
 
 
-def test_without_a_gpu_the_plan_promises_no_hours(capsys, gpus, tmp_path):
+def test_without_a_gpu_the_plan_has_no_column_of_hours(capsys, gpus, tmp_path):
     _, out, _ = call(capsys, "study", "plan", "--memory", "24")
     assert "hours" not in out.splitlines()[0]
     assert "hours are not known: there is no GPU here; one NVIDIA H200 takes 23.1 hours at 2,200,000 steps/s" in out
@@ -74,33 +74,35 @@ def test_without_a_gpu_the_plan_promises_no_hours(capsys, gpus, tmp_path):
     assert "about 5 minutes at 100,000 steps/s, which is a guess" in out  # 63 x 480,000 / 1e5 / 60 = 5.04
 
 
-@pytest.mark.parametrize("words", [[], ["--extra-baselines", "--gpus", "8"], ["--env", "temptation", "--extra-baselines"]])
+@pytest.mark.parametrize(
+    "words", [[], ["--extra-baselines", "--gpus", "8"], ["--env", "temptation", "--extra-baselines"]]
+)
 def test_the_plan_fits_a_hundred_columns(capsys, gpus, words):
     _, out, _ = call(capsys, "study", "plan", "--memory", "80", *words)
     assert max(map(len, out.splitlines())) <= 100
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["matrix", "--only", "no_kiling"], "'no_kiling' is unknown"),
         (["matrix", "--env", "minecraft"], "env 'minecraft' is unknown; choose from craftax, temptation"),
         (["study", "plan", "--steps", "10"], "steps=10 is less than one rollout"),
         (["study", "plan", "--pack", "500", "--memory", "80"], "the largest that fits is --pack"),
-        (["study", "plan", "--bench", "nowhere.json"], "is no benchmark"),
+        (["study", "plan", "--bench", "nowhere.json"], "is not a benchmark"),
         (["study", "plan", "--pack", "-3"], "pack=-3 is out of range; pack must be a whole number, at least 0"),
         (["study", "plan", "--steps", "nan"], "steps=nan is out of range"),
-        (["study", "submit", "--time", "yesterday", "--dry-run"], "--time yesterday is no time limit"),
-        (["study", "submit", "--host-memory", "much", "--dry-run"], "--host-memory much is no amount of memory"),
+        (["study", "submit", "--time", "yesterday", "--dry-run"], "--time yesterday is not a time limit"),
+        (["study", "submit", "--host-memory", "much", "--dry-run"], "--host-memory much is not an amount of memory"),
         (["demo", "--workers", "-2"], "workers=-2 is out of range"),
-        (["bench", "--num-envs", "0"], "num_envs=0 is out of range; envs must be a whole number, at least 1"),
+        (["bench", "--num-envs", "0"], "num_envs=0 is out of range; num_envs must be a whole number, at least 1"),
         (["study", "status", "--out", "nowhere"], "holds no study"),
     ],
 )
-def test_wrong_input_is_one_clear_line(capsys, words, said):
+def test_invalid_input_is_one_clear_line(capsys, words, message):
     code, _, err = call(capsys, *words)
     assert code == 2
-    assert said in err
+    assert message in err
     assert len(err.strip().splitlines()) == 1
 
 
@@ -123,8 +125,8 @@ def test_another_studys_folder_is_refused(capsys, tmp_path):
 
 @pytest.mark.processes
 @pytest.mark.parametrize("words", [["matrix"], ["study", "plan"], ["study", "submit", "--dry-run"]])
-def test_planning_starts_no_device_and_loads_neither_worlds_nor_tables(tmp_path, words):
-    """What would make it slow; of JAX it needs the module, in which methods are written."""
+def test_planning_starts_no_device_and_imports_neither_environments_nor_tables(tmp_path, words):
+    """These imports would make it slow; methods need only the module of JAX."""
     code = (
         "import sys\n"
         "from perepisode.cli import main\n"

@@ -1,4 +1,4 @@
-"""The demo: its studies, its exact optima, and its three numbers on agents whose policy is known."""
+"""The demo: its studies, its exact optima, and its three numbers for agents of a known policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perepisode.study import demo, exact, plan
 EPISODES = 3000
 
 
-def test_the_miniature_holds_every_method_control_budget_and_twin():
+def test_the_miniature_has_every_method_control_budget_and_the_gamma_1_ablation():
     study = demo.studies(craftax=False)["temptation"]
     runs = [member.run() for task in study.tasks for member in task.members]
     assert {run.method for run in runs} == {
@@ -28,7 +28,7 @@ def test_the_miniature_holds_every_method_control_budget_and_twin():
     assert {task.kind for task in study.tasks} == {"train", "distill", "exact", "report"}
 
 
-def test_the_craftax_leg_judges_every_agent_that_ships_then_replays_and_reports(tmp_path):
+def test_the_craftax_study_evaluates_every_bundled_agent_then_replays_and_reports(tmp_path):
     study = demo.studies(craftax=True)["craftax"]
     assert sorted(study.agents) == sorted(agents.names())
     assert [task.kind for task in study.tasks] == ["judge", "judge", "replay", "report"]
@@ -38,31 +38,31 @@ def test_the_craftax_leg_judges_every_agent_that_ships_then_replays_and_reports(
 
 
 def test_a_study_of_other_agents_is_another_study():
-    ids = {plan.judging("craftax", [names]).id for names in (["a"], ["b"], ["a", "b"])}
+    ids = {plan.compose_evaluation("craftax", [names]).id for names in (["a"], ["b"], ["a", "b"])}
     assert len(ids) == 3
 
 
-def test_the_closing_lines_of_the_shipped_agents(tmp_path):
-    """Episodes whose numbers are known: two of ten SER episodes with two kills; the other agents have one or none."""
+def test_the_closing_lines_about_the_bundled_agents(tmp_path):
+    """Episodes by hand: two of ten SER episodes have two kills; the other agents have one or none per episode."""
     counts = {"esr-k1": [0, 1] * 5, "lagrangian-d0.5": [0] * 5 + [1] * 5, "ser-w0.1": [0] * 2 + [1] * 6 + [2] * 2}
     tables = []
     for name, violations in counts.items():
-        run = agents.one(f"no_killing/{name}").read()
+        run = agents.find_one(f"no_killing/{name}").read()
         about = {"environment": run.env, "dilemma": run.dilemma, "run": run.id, "method": run.method, "arm": run.arm}
         about |= {"value": run.value, "seed": run.seed, "gamma": run.gamma, "steps": run.total_timesteps}
         tables.append(pd.DataFrame({**about, "return": 30.0 + np.array(violations), "violations": violations}))
     episodes.write(pd.concat(tables, ignore_index=True), tmp_path / "craftax" / "episodes" / "judge-01.parquet")
-    told, _, _, *rows, verdict, listed, svg, png = demo.craftax_text(tmp_path).replace("\u00a0", " ").splitlines()
-    assert told.startswith("Craftax, No Killing: 10 episodes an agent")
+    first, _, _, *rows, verdict, listed, svg, png = demo.craftax_text(tmp_path).replace("\u00a0", " ").splitlines()
+    assert first.startswith("Craftax, No Killing: 10 episodes per agent")
     assert [[cell.strip() for cell in row.split("  ") if cell] for row in rows] == [
         ["ESR (k=1)", "30.5 (33.8, 34.2)", "0.0 % (0.3, 0.4)", "1.00 (1.03, 1.04)"],
         ["Lagrangian (d=0.5)", "30.5 (33.5, 34.3)", "0.0 % (0.8, 1.3)", "1.00 (1.08, 1.14)"],
         ["SER (w=0.1)", "31.0 (34.6, 35.3)", "20.0 % (13.0, 13.8)", "2.00 (2.16, 2.20)"],
     ]
-    shares = "SER (w=0.1) in 20.0 %, Lagrangian (d=0.5) in 0.0 %, ESR (k=1) in 0.0 %"
-    assert verdict == "More than one passive creature in an episode is killed by"
+    shares = "SER (w=0.1) 20.0 %, Lagrangian (d=0.5) 0.0 %, ESR (k=1) 0.0 %"
+    assert verdict == "Episodes in which more than one passive creature is killed:"
     assert listed == f"{shares}; one seed each."
-    assert max(map(len, (told, *rows))) <= 80
+    assert max(map(len, (first, *rows))) <= 80
     for line, ending in ((svg, ".svg"), (png, ".png")):
         path = tmp_path / f"card{ending}"
         assert line == f"wrote {path}"
@@ -82,18 +82,18 @@ def test_exact_optima_are_what_the_report_reads(tmp_path):
     assert matched["cvar"] == pytest.approx(2.44, abs=0.01)
 
 
-def test_a_heavier_weight_than_a_half_would_take_nothing():
+def test_no_weight_is_so_heavy_that_no_gain_is_worth_it():
     assert max(Temptation.sweep.weights) * 10 < 5.0
 
 
 def play(random: np.random.Generator, price: float, most: int = 40) -> tuple[np.ndarray, np.ndarray]:
-    """Returns and counts of episodes that take every gain above `price`, up to `most` of them."""
+    """Returns and counts of episodes in which the agent takes every gain above `price`, at most `most` of them."""
     gains = np.where(random.random((EPISODES, 40)) < 0.1, random.uniform(0, 5, (EPISODES, 40)), 0.0)
     taken = (gains > price) & (np.cumsum(gains > price, axis=1) <= most)
     return 30.0 + (gains * taken).sum(axis=1), taken.sum(axis=1)
 
 
-def test_three_numbers_of_agents_whose_policy_is_known(tmp_path):
+def test_three_numbers_for_agents_of_a_known_policy(tmp_path):
     random = np.random.default_rng(0)
     arms = [("ser", f"w={price / 10:g}", price, 40) for price in (2.0, 3.0, 3.9, 4.1)]
     arms += [("esr", "k=1", 3.2, 1), ("unconstrained", "", 0.0, 40)]
@@ -119,4 +119,4 @@ def test_three_numbers_of_agents_whose_policy_is_known(tmp_path):
     assert json.loads((tmp_path / "headlines.json").read_text()) == found
     text = demo.headline_text(found)
     assert len(text.splitlines()) == 3
-    assert "1.00 violations under ESR(k=1)" in text
+    assert "ESR (k=1) averages 1.00 violations per episode in its worst 10 % of episodes" in text

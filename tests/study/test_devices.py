@@ -1,4 +1,4 @@
-"""Several devices in one machine: the population's run axis sharded over them gives the same results as one."""
+"""A population sharded by runs over several devices gives the same results as on one device."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ else:
 
 @pytest.mark.parametrize("agents", ["features", "no features", "mixed"])
 def test_eight_devices_give_the_results_of_one(tmp_path, agents):
-    """Each holds its own run to the end.  Without features there is an empty array, of which a compiler once died."""
+    """Each device keeps its own run to the end.  Without features there is an empty array, which crashed a compiler."""
     for devices in (1, 8):
         flags = f"--xla_force_host_platform_device_count={devices}"
         command = [sys.executable, "-c", TRAIN, str(Path(__file__).parent), str(tmp_path / str(devices))]

@@ -1,4 +1,4 @@
-"""The study on one machine: order, failures, two starts at once, status from files, and kill -9 of everything."""
+"""A study on one machine: order, failures, concurrent starts, status from files, and kill -9 of everything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import tiny
 
 from perepisode.config import ConfigError
-from perepisode.runs import held
+from perepisode.runs import file_lock
 from perepisode.study import local, overview, plan, state
 from perepisode.study.task_folder import TaskFolder
 
@@ -36,7 +36,7 @@ with open(out / "order", "a") as file:
     file.write(json.dumps([name, os.environ.get("CUDA_VISIBLE_DEVICES", "")]) + "\\n")
 with folder.at_work():
     time.sleep(0.3)
-    print(name, "gets going", flush=True)
+    print(name, "is running", flush=True)
     ending = json.loads((out / "endings").read_text()).get(name, "done")
     if ending == "done":
         folder.finish(seconds=0.3, after=after)
@@ -45,14 +45,14 @@ with folder.at_work():
     elif ending == "dead at once":
         os._exit(3)
     else:
-        folder.fail("as the test wished")
+        folder.fail("as the test demands")
         sys.exit(int(ending))
 """
 
 
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
-    """A study whose workers only pretend: how each task ends is given by name."""
+    """A study with fake workers; how each task ends is given by name."""
     script = tmp_path / "worker.py"
     script.write_text(STAND_IN)
     monkeypatch.setattr(local, "WORKER", (sys.executable, str(script)))
@@ -76,7 +76,7 @@ def started(out: Path) -> list[list[str]]:
     return [json.loads(line) for line in (out / "order").read_text().splitlines()]
 
 
-def test_tasks_run_in_the_order_of_what_they_wait_for(stand_in):
+def test_tasks_run_after_the_tasks_that_they_wait_for(stand_in):
     assert stand_in() == 0
     names = [name for name, _ in started(stand_in.out)]
     assert names == ["train-01", "train-02", "distill-temptation", "distilled-01", "exact", "report"]
@@ -101,35 +101,35 @@ def test_a_failed_pack_does_not_stop_the_rest(stand_in, ending):
         "exact": "done",
         "report": "done",
     }
-    assert stand_in() == 0  # the next start tries again what failed, and nothing else
+    assert stand_in() == 0  # the next start retries only what failed
     again = [name for name, _ in started(stand_in.out)][4:]
     assert again == ["train-01", "distill-temptation", "distilled-01", "report"]
 
 
 @pytest.mark.parametrize(
-    ("ending", "how"),
+    ("ending", "reason"),
     [
-        ("1", "as the test wished"),
-        ("killed", "its process was ended by SIGKILL (out of memory?): train-02 gets going"),
-        ("dead at once", "its process ended with code 3: train-02 gets going"),
+        ("1", "as the test demands"),
+        ("killed", "its process was killed by SIGKILL (out of memory?): train-02 is running"),
+        ("dead at once", "its process exited with code 3: train-02 is running"),
     ],
 )
-def test_the_last_line_is_the_failed_tasks_own_and_says_where_its_log_is(stand_in, capsys, ending, how):
+def test_the_last_line_has_the_reason_and_the_log_of_the_failed_task(stand_in, capsys, ending, reason):
     assert stand_in(train_02=ending) == 1
     log = stand_in.out / "tasks" / "train-02" / "log"
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == f"perepisode: train-02 failed (2 more not done): {how}; log: {log}"
+    assert last == f"perepisode: train-02 failed (2 more not done): {reason}; log: {log}"
 
 
-def test_a_silent_death_is_not_told_in_the_words_of_an_earlier_attempt(tmp_path, monkeypatch, capsys):
+def test_a_silent_death_is_not_explained_by_the_log_of_an_earlier_attempt(tmp_path, monkeypatch, capsys):
     out = tmp_path / "study"
     study = plan.save(tiny.study(), out)
-    for code in ("print('first words'); raise SystemExit(3)", "raise SystemExit(4)"):
+    for code in ("print('first attempt'); raise SystemExit(3)", "raise SystemExit(4)"):
         monkeypatch.setattr(local, "WORKER", (sys.executable, "-c", code))
         assert local.run(study, out, [{}], view=overview.View()) == 1
     first, second = capsys.readouterr().err.splitlines()
-    assert "its process ended with code 3: first words; log" in first
-    assert "its process ended with code 4; log" in second
+    assert "its process exited with code 3: first attempt; log" in first
+    assert "its process exited with code 4; log" in second
 
 
 NO_SUCH_FLAG = "--xla_that_no_jaxlib_knows=1"
@@ -143,15 +143,15 @@ NO_SUCH_FLAG = "--xla_that_no_jaxlib_knows=1"
     ],
     ids=["demo", "study run"],
 )
-def test_a_command_whose_workers_cannot_start_ends_with_their_own_words(tmp_path, words, log):
-    """XLA ends a process that is given a flag it does not know.  Nothing may follow that hides it."""
+def test_a_command_whose_workers_cannot_start_ends_with_their_error(tmp_path, words, log):
+    """XLA aborts a process on an unknown flag, and nothing printed later hides that error."""
     environment = {**os.environ, "XLA_FLAGS": NO_SUCH_FLAG}
     command = [sys.executable, "-m", "perepisode", *words]
     answer = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert answer.returncode == 1
-    (told,) = answer.stderr.splitlines()
-    assert told.startswith("perepisode: train-01 failed (")
-    assert told.endswith(f"Unknown flag in XLA_FLAGS: {NO_SUCH_FLAG}; log: {log}")
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("perepisode: train-01 failed (")
+    assert line.endswith(f"Unknown flag in XLA_FLAGS: {NO_SUCH_FLAG}; log: {log}")
     assert (tmp_path / log).exists()
     assert "wrote" not in answer.stdout
 
@@ -160,7 +160,7 @@ def test_a_full_disk_stops_the_study(stand_in, capsys):
     assert stand_in(train_01="74") == 74
     assert [name for name, _ in started(stand_in.out)] == ["train-01"]
     log = stand_in.out / "tasks" / "train-01" / "log"
-    assert f"stopped: as the test wished; log: {log}; start" in capsys.readouterr().out
+    assert f"stopped: as the test demands; log: {log}; run the same" in capsys.readouterr().out
 
 
 def test_each_worker_sees_its_own_gpu(stand_in, monkeypatch):
@@ -172,64 +172,65 @@ def test_each_worker_sees_its_own_gpu(stand_in, monkeypatch):
 
 
 def test_a_second_start_is_refused(stand_in):
-    with held(stand_in.out / "lock", "x"), pytest.raises(ConfigError, match="is being run by process"):
+    with file_lock(stand_in.out / "lock", "x"), pytest.raises(ConfigError, match="is being run by process"):
         stand_in()
 
 
 def test_status_needs_no_jax(stand_in):
     stand_in(train_02="1")
     code = (
-        "import sys; from pathlib import Path; from perepisode.study.cli import Status; Status(Path(sys.argv[1]))();"
+        "import sys; from pathlib import Path; from perepisode.study.cli import StatusCommand;"
+        "StatusCommand(Path(sys.argv[1]))();"
         "sys.exit('jax' in sys.modules or 'craftax' in sys.modules)"
     )
     answer = subprocess.run([sys.executable, "-c", code, str(stand_in.out)], capture_output=True, text=True)
     assert answer.returncode == 0
     assert "train-02" in answer.stdout
-    assert "as the test wished" in answer.stdout
+    assert "as the test demands" in answer.stdout
     assert "1 failed" in answer.stdout
 
 
 def test_two_studies_share_the_workers(stand_in, tmp_path, capsys, monkeypatch):
-    """The second's tasks fill what the first leaves free; a failure in one is no matter of the other's."""
+    """Tasks of the second fill the free workers, and a failure in one study leaves the other alone."""
     first, second = stand_in.out, tmp_path / "second"
     studies = {first: stand_in.study, second: plan.save(tiny.study(updates=30), second)}
     (first / "endings").write_text("{}")
     (second / "endings").write_text(json.dumps({"train-01": "1"}))
     order, start = [], local.Supervisor._start
 
-    def noted(self, out, folder, device):
+    def recorded(self, out, folder, device):
         order.append(f"{out.name}/{folder.path.name}")
         return start(self, out, folder, device)
 
-    monkeypatch.setattr(local.Supervisor, "_start", noted)
+    monkeypatch.setattr(local.Supervisor, "_start", recorded)
     assert local.run_all(studies, [{}, {}], overview.Lines(2)) == 1
     assert order[:2] == ["study/train-01", "study/train-02"]
-    assert order.index("second/train-01") < order.index("study/report")  # beside the last pack, which waits for others
+    assert order.index("second/train-01") < order.index("study/report")  # while the last pack waits for others
     assert set(states(first).values()) == {"done"}
     assert states(second) == {"train-01": "failed", "train-02": "done", "exact": "done", "report": "done"}
-    said = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
-    assert {"study/report done", "second/report done"} <= set(said)
-    assert "second/train-01 failed: as the test wished" in said
-    with held(second / "lock", "that"), pytest.raises(ConfigError):
+    shown = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert {"study/report done", "second/report done"} <= set(shown)
+    assert "second/train-01 failed: as the test demands" in shown
+    with file_lock(second / "lock", "that"), pytest.raises(ConfigError):
         local.run_all(studies, [{}], overview.View())
     (second / "endings").write_text("{}")
     assert local.run_all(studies, [{}], overview.View()) == 0
 
 
-def test_time_left_is_reckoned_world_by_world():
-    """Steps of one world say nothing about those of another: 600 at 10 a second and 30 at 1, one worker."""
+def test_time_left_is_estimated_per_environment():
+    """One worker has 600 steps left at 10 per second in one environment, and 30 at 1 per second in another."""
 
-    def waiting(env, steps, speed):
+    def running(env, steps, speed):
         return state.TaskState(
             plan.Task(env, "train", members=(plan.Member(env, env, 1, steps, {"env": env}),)), "running", speed=speed
         )
 
-    both = [waiting("temptation", 600, 10.0), waiting("craftax", 30, 1.0)]
+    both = [running("temptation", 600, 10.0), running("craftax", 30, 1.0)]
     assert state.seconds_left(both, workers=1) == pytest.approx(60 + 30)
-    assert state.seconds_left([both[0], waiting("craftax", 30, 0.0)], workers=1) is None
+    assert state.seconds_left([both[0], running("craftax", 30, 0.0)], workers=1) is None
 
 
-def test_status_follows_progress_and_time_left(tmp_path):
+def test_status_shows_progress_and_time_left(tmp_path):
     study = plan.save(tiny.study(updates=20), tmp_path)
     row = {"update": 5, "clock": {"steps_per_second": 1000.0, "eta_seconds": 30}}
     metrics = tmp_path / "runs" / study.tasks[0].members[0].folder / "metrics.jsonl"
@@ -258,18 +259,18 @@ sys.exit(local.run(plan.load(out), out, [{}, {}]))
 
 
 def start(out: Path) -> subprocess.Popen:
-    """A supervisor in a process group of its own, as a shell would start it."""
+    """A supervisor in its own process group, as a shell starts it."""
     return subprocess.Popen([sys.executable, "-c", START, str(out)], start_new_session=True, stdout=subprocess.PIPE)
 
 
 @pytest.mark.slow
 def test_kill_9_of_the_whole_tree_changes_nothing(tmp_path):
-    """Three times at random moments; afterwards every episode and every metric equals the uninterrupted study's."""
+    """Killed three times at random moments, the study has the episodes and metrics of an uninterrupted one."""
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     study = tiny.study(updates=60, late_updates=20)
     for out in (calm, rough):
         plan.save(study, out)
-    assert start(calm).wait() == 0  # also fills the compilation cache, so that what is killed is the work itself
+    assert start(calm).wait() == 0  # also fills the compilation cache, so that the kills hit the work itself
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     draw, finished = random.Random(seed), {}
@@ -286,7 +287,7 @@ def test_kill_9_of_the_whole_tree_changes_nothing(tmp_path):
 
 
 def _kill_between(process: subprocess.Popen, out: Path, study: plan.Study, draw: random.Random) -> None:
-    """Let the study get a random bit further, then kill supervisor and workers at once."""
+    """Let the study make some random progress, then kill supervisor and workers at once."""
     target = _share(out, study) + draw.uniform(0.05, 0.3)
     while _share(out, study) < target and process.poll() is None:
         time.sleep(0.02)
@@ -302,14 +303,14 @@ def _share(out: Path, study: plan.Study) -> float:
 
 
 def _done(out: Path) -> dict[Path, int]:
-    """Finished runs of tasks that are finished too, and when each was."""
+    """Finished runs of finished tasks, and the time at which each finished."""
     names = [m.folder for one in state.read(plan.load(out), out) if one.state == "done" for m in one.task.members]
     paths = [out / "runs" / name / "done" for name in names]
     return {path: path.stat().st_mtime_ns for path in paths}
 
 
 @pytest.mark.slow
-def test_sigterm_checkpoints_and_the_next_start_goes_on(tmp_path):
+def test_sigterm_checkpoints_and_the_next_start_resumes(tmp_path):
     study = plan.save(tiny.study(updates=60), tmp_path)
     process = start(tmp_path)
     while _share(tmp_path, study) == 0:

@@ -1,4 +1,4 @@
-"""Packing and the plan: what trains together, what fits, what waits for what."""
+"""Packing and the plan: what trains together, what fits in memory, and the dependencies of tasks."""
 
 import json
 from collections import Counter
@@ -24,8 +24,8 @@ def test_every_run_is_in_exactly_one_pack_and_packs_share_structure():
     assert len(packing.pack(matrix.paper(), 8)) == 23  # a few dozen programs, not 183
 
 
-def test_runs_of_a_pack_may_share_one_program():
-    """What training itself demands of a population, asked of every pack."""
+def test_the_runs_of_a_pack_can_share_one_program():
+    """Every pack passes the check of training."""
     from perepisode.training.train import check
 
     for pack in packing.pack(matrix.paper() + matrix.flat(matrix.extra_baselines(matrix.of("craftax"))), 8):
@@ -42,13 +42,13 @@ def test_any_methods_share_a_program():
     def shared(method, **settings):
         return tiny.run(method, 5, **settings).structure
 
-    kinds = {
+    structures = {
         shared("ser", weight=1),
         shared("esr", budget=1),
-        shared("esr", budget=1, accrued_obs="loud"),
+        shared("esr", budget=1, accrued_obs="scaled"),
         shared("saute"),
     }
-    assert len(kinds) == 1
+    assert len(structures) == 1
     assert shared("esr", budget=1) != tiny.run("esr", 6, budget=1).structure
 
 
@@ -57,11 +57,11 @@ def test_runs_of_another_length_or_size_are_in_another_pack():
     wide = [replace(run, ppo=replace(run.ppo, hidden_size=2 * run.ppo.hidden_size)) for run in short]
     mixed = [run for trio in zip(long, short, wide) for run in trio]
     assert {frozenset(run.id for run in pack) for pack in packing.pack(mixed, 16)} == {
-        frozenset(run.id for run in alike) for alike in (short, long, wide)
+        frozenset(run.id for run in runs) for runs in (short, long, wide)
     }
 
 
-def test_packs_that_are_alike_are_one_program():
+def test_packs_with_the_same_methods_share_one_program():
     """Ninety runs in six packs: 36 of two methods and 18 of one are six, six and three in each."""
     others = [run for run in matrix.paper() if run.method in ("lagrangian", "esr", "ser_racc")]
     packs = packing.pack(others, 16)
@@ -72,13 +72,13 @@ def test_packs_that_are_alike_are_one_program():
     assert packing.programs([*packs, matrix.paper()[:15]]) == 2
 
 
-def test_the_plan_says_what_sharing_saves():
-    """Five packs of the pools, alike but for an unconstrained run or two; six alike; two alike."""
+def test_the_plan_states_how_many_programs_are_compiled():
+    """Five packs of the pools, equal but for an unconstrained run or two; six equal packs; two equal packs."""
     text = listing.plan_text(plan.compose(matrix.paper(), 16), GUESS, H200, 1)
-    assert "methods share programs: 4 to compile for 13 packs; each method by itself: 8 for 16" in text
+    assert "methods share programs: 4 to compile for 13 packs; with each method by itself: 8 for 16" in text
 
 
-def test_a_pack_that_cannot_fit_names_the_largest_that_can():
+def test_a_pack_that_does_not_fit_is_refused_with_the_largest_that_does():
     run = matrix.paper()[0]
     fits = packing.largest(run, H200, GUESS)
     with pytest.raises(ConfigError, match=rf"the largest that fits is --pack {fits}"):
@@ -109,7 +109,7 @@ def test_bench_figures(tmp_path):
     with pytest.raises(ConfigError, match="measure again"):
         packing.bench_of(path, run)
     path.write_text("{}")
-    with pytest.raises(ConfigError, match="no benchmark"):
+    with pytest.raises(ConfigError, match="not a benchmark"):
         packing.bench_of(path, run)
 
 
@@ -137,7 +137,7 @@ def test_a_study_reads_back_as_it_was_written(tmp_path):
 
 
 def test_a_study_keeps_its_packs(tmp_path):
-    """Another start, perhaps on another device, goes on with the populations that are half trained."""
+    """A later start, perhaps on another device, resumes the half-trained populations."""
     first = plan.save(plan.compose(matrix.paper(), 8), tmp_path)
     assert plan.save(plan.compose(matrix.paper(), 16), tmp_path) == first
 

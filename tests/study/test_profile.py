@@ -1,4 +1,4 @@
-"""What an update's time goes to: from a program's text and a trace's events, and from a real one."""
+"""Where the time of an update goes: from the text of a program and events by hand, and from a real trace."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import pytest
 
 from perepisode.study import profile
 
-# as XLA writes it, shortened: a loop that acts, a fusion of the backward pass, copies that the compiler added
+# shortened XLA output: a loop that acts, a fusion of the backward pass, copies that the compiler added
 PROGRAM = """
 HloModule jit_run_chunk, is_scheduled=true, entry_computation_layout={(f32[4]{0})->f32[4]{0}}
 
@@ -36,8 +36,8 @@ ENTRY %main.9 (Arg_0.1: f32[4]) -> f32[4] {
 
 def test_every_operation_of_a_program_has_its_part():
     known = profile.parts(PROGRAM)
-    assert known["loop_multiply_fusion.1"] == "acting"  # though a product is in it
-    assert known["copy.6"] == "acting"  # nothing else happens in that loop
+    assert known["loop_multiply_fusion.1"] == "acting"  # although it contains a product
+    assert known["copy.6"] == "acting"  # its loop has no other part
     assert known["while.5"] is None
     assert known["custom-call.7"] == "products"
     assert known["gru_forward"] == "recurrence"
@@ -46,13 +46,13 @@ def test_every_operation_of_a_program_has_its_part():
 
 
 def test_shares_of_the_time():
-    """By hand: 100 ns in all; the loop that holds the acting is not counted beside it."""
+    """By hand: 100 ns in total; the loop around the acting is not counted again."""
     events = [("while.5", 50.0), ("loop_multiply_fusion_1", 30.0), ("copy.6", 10.0), ("custom-call.7", 25.0)]
     events += [("gru_forward", 20.0), ("fusion.8", 5.0), ("fusion.8", 4.0), ("MemcpyD2D", 6.0)]
     found = profile.shares(events, profile.parts(PROGRAM))
     assert found == pytest.approx({"acting": 0.4, "recurrence": 0.2, "products": 0.25, "optimizer": 0.09, "rest": 0.06})
-    assert profile.said(found) == "acting 40 %, recurrence 20 %, products 25 %, optimizer 9 %, rest 6 %"
-    assert "no operation" in profile.said(profile.shares([], {}))
+    assert profile.text(found) == "acting 40 %, recurrence 20 %, products 25 %, optimizer 9 %, rest 6 %"
+    assert "no operation" in profile.text(profile.shares([], {}))
 
 
 def test_a_real_trace_names_the_operations_of_its_program():

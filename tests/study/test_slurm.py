@@ -1,4 +1,4 @@
-"""The study on a SLURM: the scripts as text, and a whole life on a real controller where there is one."""
+"""A study on SLURM: the scripts as text, and a whole study on a real controller where there is one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perepisode.study.task_folder import TaskFolder
 CLUSTER = slurm.Cluster(partition="gpu", account="ethics", time="12:00:00", throttle=4, setup=("module load cuda",))
 
 
-def test_scripts_ask_for_what_was_asked(tmp_path):
+def test_scripts_request_the_given_resources(tmp_path):
     study = plan.save(plan.compose(matrix.paper(), 8), tmp_path)
     scripts = {path.name: path.read_text() for path in slurm.write_scripts(study, tmp_path, CLUSTER)}
     assert list(scripts) == ["train.sbatch", "distill.sbatch", "distilled.sbatch", "report.sbatch", "submit.sh"]
@@ -36,7 +36,7 @@ def test_scripts_ask_for_what_was_asked(tmp_path):
         assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0, name
 
 
-def test_stages_wait_for_what_they_need(tmp_path):
+def test_stages_wait_for_the_tasks_that_they_need(tmp_path):
     study = plan.save(tiny.study(late_updates=5), tmp_path)
     text = slurm.write_scripts(study, tmp_path, CLUSTER)[-1].read_text()
     assert "--dependency=afterok:${train%%;*}_0:${train%%;*}_1 --kill-on-invalid-dep=yes distill.sbatch" in text
@@ -44,7 +44,7 @@ def test_stages_wait_for_what_they_need(tmp_path):
     assert "--dependency=afterany:${train%%;*}:${distill%%;*}:${distilled%%;*}" in text
 
 
-def test_what_is_done_is_not_submitted_again(tmp_path):
+def test_finished_tasks_are_not_submitted_again(tmp_path):
     study = plan.save(tiny.study(), tmp_path)
     TaskFolder.of(tmp_path, "train-01").finish(after=())
     written = slurm.write_scripts(study, tmp_path, CLUSTER)
@@ -62,8 +62,8 @@ def test_a_machine_without_slurm_is_refused(tmp_path, monkeypatch):
         slurm.submit(tiny.study(), tmp_path, CLUSTER)
 
 
-def test_a_task_that_gets_nowhere_gives_up(tmp_path, monkeypatch):
-    """A time limit shorter than the start-up would otherwise requeue for ever."""
+def test_a_task_without_progress_gives_up(tmp_path, monkeypatch):
+    """Otherwise a time limit shorter than the start-up would requeue forever."""
     task = plan.save(tiny.study(), tmp_path).tasks[0]
     calls = []
     answer = subprocess.CompletedProcess([], 0, "", "")
@@ -81,7 +81,7 @@ def test_a_task_that_gets_nowhere_gives_up(tmp_path, monkeypatch):
 
 @pytest.mark.slurm
 def test_a_study_survives_cancelling_a_time_limit_and_preemption(cluster, tmp_path):
-    """Cancel and submit again; run into a time limit; be preempted; the result equals a local run's, bit for bit."""
+    """After a cancellation, a time limit and a preemption, the result equals that of a local run bit for bit."""
     here, there = tmp_path / "local", tmp_path / "cluster"
     study = plan.save(tiny.study(updates=200, late_updates=10), here)
     plan.save(study, there)
@@ -94,7 +94,7 @@ def test_a_study_survives_cancelling_a_time_limit_and_preemption(cluster, tmp_pa
     subprocess.run(["scancel", *jobs.values()], check=True)
     _wait("cancelled", lambda: not slurm.queued(there))
     stopped = _state(there, "train-01")
-    assert (stopped.state, stopped.detail) == ("ready", "stopped; goes on")
+    assert (stopped.state, stopped.detail) == ("ready", "stopped; can resume")
     assert 0 < stopped.share < 1
     _say(f"cancelled at {stopped.share:.0%}, not queued again")
 
@@ -133,13 +133,14 @@ def _share(out: Path, name: str) -> float:
 
 
 def _limit(element: str, minutes: int) -> bool:
-    """ConfigError while a requeue is still under way."""
+    """Set a job's time limit; SLURM refuses while a requeue is under way."""
     return subprocess.run(["scontrol", "update", f"JobId={element}", f"TimeLimit={minutes}"]).returncode == 0
 
 
 def _limit_to_the_next_minute(element: str) -> None:
-    """A limit that is near from the start would be warned of while the task is not there yet to hear it: SLURM looks
-    every 30 seconds, and warns up to that much early."""
+    """SLURM checks limits every 30 seconds and warns up to that much early.
+
+    With a short limit from the start, it would warn before the task can receive the signal."""
     hours, minutes, seconds = map(int, _field(element, "RunTime").split(":"))
     assert _limit(element, hours * 60 + minutes + (1 if seconds < 15 else 2))
 
@@ -152,7 +153,7 @@ def _claim_the_node() -> None:
 def _hold_until_signalled(
     out: Path, name: str, number: signal.Signals, cause: Callable[[], None] = lambda: None
 ) -> None:
-    """Stop the clock of a running task until SLURM's signal is there, however fast this machine is."""
+    """Suspend a running task until SLURM's signal arrives, however fast this machine is."""
     before = _share(out, name)
     _wait(f"{name} at work", lambda: _state(out, name).state == "running" and _share(out, name) > before)
     pid = TaskFolder.of(out, name).beat["pid"]
@@ -166,7 +167,7 @@ def _hold_until_signalled(
 
 
 def _arrived(pid: int, number: signal.Signals) -> bool:
-    """Whether the signal is pending, or the process has already ended of it (SLURM may wake it by itself)."""
+    """Whether the signal is pending, or has ended the process already (SLURM may wake the process)."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

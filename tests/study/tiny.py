@@ -1,4 +1,4 @@
-"""Studies small enough to be run in a test: real runs on the miniature, a few dozen updates long."""
+"""Studies small enough for a test: real runs on the miniature, a few dozen updates long."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 
 from perepisode.config import EvalConfig
-from perepisode.environments.temptation import MINIATURE
+from perepisode.environments.temptation import TEMPTATION_PPO
 from perepisode.evaluation import episodes
 from perepisode.runs import Run
 from perepisode.study import matrix, plan
 
-CONFIG = replace(MINIATURE, num_envs=16, num_steps=20, hidden_size=8, num_minibatches=2, update_epochs=1)
+CONFIG = replace(TEMPTATION_PPO, num_envs=16, num_steps=20, hidden_size=8, num_minibatches=2, update_epochs=1)
 UPDATE = CONFIG.steps_per_update
 EVALUATION = EvalConfig(num_envs=8, num_steps=80, episodes_per_env=2)
 
@@ -41,13 +41,13 @@ def study(updates: int = 20, late_updates: int = 0, chunk: int = 2) -> plan.Stud
 
 
 def all_episodes(out: Path) -> pd.DataFrame:
-    """Every episode of a study, in one order."""
+    """Every episode of a study, sorted."""
     table = episodes.read(Path(out) / "episodes")
     return table.sort_values(["run", "env_index", "episode_index"], ignore_index=True)
 
 
 def metrics_without_clock(out: Path, runs: str = "runs") -> dict[str, list[dict]]:
-    """Every row of every run, less what depends on the time of day."""
+    """Every row of every run, without the columns that depend on the clock."""
     found = {}
     for path in sorted((Path(out) / runs).glob("*/metrics.jsonl")):
         rows = [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""python interpreted.py CASE: exits with 0 where the Hopper kernel does what the scan does.  By test_hopper.py."""
+"""python interpreted.py CASE: exits with 0 if the Hopper kernel equals the scan.  Run by test_hopper.py."""
 
 import os
 import sys
@@ -16,36 +16,36 @@ from jax.experimental.pallas import mosaic_gpu
 
 from perepisode.training import gru, hopper, ppo
 
-# runs, steps, worlds, units, and who computes what; two of three runs at a time leave a pass with one
+# runs, steps, environments, units and layout; three runs, two at a time, leave a pass with one run
 CASES = {
     "one_group": (1, 3, 64, 128, hopper.Layout(32, 1, 2, 1)),
     "two_groups_in_passes": (3, 2, 128, 256, hopper.Layout(64, 2, 2, 2)),
 }
 
 
-def compare(runs, steps, worlds, width, plan):
+def compare(runs, steps, envs, width, plan):
     random = np.random.default_rng(0)
 
     def normal(*shape, scale=1.0):
         return jnp.asarray(scale * random.normal(size=(runs, *shape)), jnp.float32)
 
-    is_first = jnp.asarray(random.random((runs, steps, worlds)) < 0.3)
-    gates = normal(steps, worlds, 3 * width).astype(jnp.bfloat16)
-    hidden_state = normal(worlds, width, scale=0.5)
+    is_first = jnp.asarray(random.random((runs, steps, envs)) < 0.3)
+    gates = normal(steps, envs, 3 * width).astype(jnp.bfloat16)
+    hidden_state = normal(envs, width, scale=0.5)
     kernel = normal(width, 3 * width, scale=width**-0.5).astype(jnp.bfloat16)
     weights = normal(3 * width, scale=0.3), kernel, normal(width, scale=0.3)
     interpreter = mosaic_gpu.InterpretGPUParams()
     found = hopper.population_steps(gates, hidden_state, 1.0 - is_first, *weights, plan=plan, interpret=interpreter)
     expected = jax.vmap(gru.scan_steps)(gates, hidden_state, is_first, *weights)
     for one, other in zip(found, expected, strict=True):
-        # the last bit of bf16, now and then: sums and exponentials are not made in the same order
+        # the last bit of bf16 differs occasionally, since sums and exponentials have another order
         np.testing.assert_allclose(one.astype(jnp.float32), other.astype(jnp.float32), rtol=2**-7, atol=2**-8)
         differ = float((one != other).mean())
         assert differ < 0.01, differ
 
 
 def lower():
-    """As a Hopper GPU would have it compiled."""
+    """Lower the kernel for a Hopper GPU."""
     utils._infer_arch = lambda: (9, 0)
     hopper.multiprocessors = lambda: 132
     for runs in (1, 16):
@@ -57,7 +57,7 @@ def lower():
 
 
 def sharded():
-    """Four runs learn on two devices: written for Hopper GPUs, each device's kernels have its own two runs."""
+    """Four runs on two devices: lowered for Hopper GPUs, the kernels of each device process its own two runs."""
     utils._infer_arch = lambda: (9, 0)
     hopper.multiprocessors = gru._room = lambda: 132
     gru._has_kernels = lambda: True

@@ -1,30 +1,19 @@
-"""What agents are told of what was accrued: by hand arithmetic, for every method that tells, and part of the run."""
-
-import json
+"""Accrued observations: by hand, for every method that has one, and as part of a run's identity."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from perepisode.config import ConfigError
-from perepisode.environments.temptation import MINIATURE, Temptation
-from perepisode.methods import METHODS, Accrued
+from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
+from perepisode.methods import METHODS, Accrued, Objective
 from perepisode.methods.accrued_obs import ACCRUED_OBS
-from perepisode.methods.esr_distilled import Distilled, to_json
 from perepisode.runs import Run
 from perepisode.study import matrix, packing
 from perepisode.training import population, ppo
+from tests.methods import FILES, sample_settings
 
-UTILITY = Distilled(jnp.zeros(2), jnp.ones(2), (jnp.ones((2, 1)),), (jnp.zeros(1),), 0.0, 1.0)
-FILES = {"a file's digest": json.dumps(to_json(UTILITY)).encode()}
-SETTINGS = {
-    "esr": {"budget": 1},
-    "esr_distilled": {"utility": "a file's digest"},
-    "ser_racc": {"weight": 0.1},
-    "saute": {"budget": 1},
-    "cvar": {"budget": 1},
-    "chance": {"budget": 1},
-}
+OBSERVING = [name for name, method in METHODS.items() if method.accrued_obs is not None]
 
 
 def after(task_return, violations):
@@ -44,40 +33,46 @@ def after(task_return, violations):
     ],
 )
 def test_by_hand(name, task_return, violations, expected):
-    told = np.asarray(ACCRUED_OBS[name](after(task_return, violations), 8093))
-    assert told == pytest.approx(np.array(expected, float), abs=1e-5)
+    features = np.asarray(ACCRUED_OBS[name](after(task_return, violations), 8093))
+    assert features == pytest.approx(np.array(expected, float), abs=1e-5)
 
 
-@pytest.mark.parametrize("method", SETTINGS)
-def test_every_method_that_observes_can_be_told_otherwise(method):
+@pytest.mark.parametrize("method", OBSERVING)
+def test_every_method_with_an_accrued_observation_can_choose_it(method):
     accrued = after(np.full((3, 2), 25.0), np.full((3, 2), 1))
-    loud = METHODS[method].build(FILES, **SETTINGS[method], accrued_obs="scaled")
-    np.testing.assert_array_equal(loud.features(accrued, 93), ACCRUED_OBS["scaled"](accrued, 93))
-    usual = METHODS[method].build(FILES, **SETTINGS[method])
-    own = (1 - 1 / 1.5) * np.ones((3, 2, 1)) if method == "saute" else ACCRUED_OBS["paper"](accrued, 93)
-    np.testing.assert_allclose(usual.features(accrued, 93), own, rtol=1e-6)
+    scaled = METHODS[method].build(FILES, **sample_settings(method), accrued_obs="scaled")
+    np.testing.assert_array_equal(scaled.features(accrued, 93), ACCRUED_OBS["scaled"](accrued, 93))
+    if METHODS[method].features is Objective.features:
+        default = METHODS[method].build(FILES, **sample_settings(method))
+        np.testing.assert_array_equal(default.features(accrued, 93), ACCRUED_OBS["paper"](accrued, 93))
 
 
-def test_it_is_as_loud_as_the_inputs_are_many():
-    """Whoever plays hears the same: a hundred inputs in all, so the gain is 10 / 3, in training, judging and acting."""
+def test_saute_observes_its_remaining_budget():
+    remaining = METHODS["saute"].build(budget=1).features(after(np.full((3, 2), 25.0), np.full((3, 2), 1)), 93)
+    np.testing.assert_allclose(remaining, (1 - 1 / 1.5) * np.ones((3, 2, 1)), rtol=1e-6)
+
+
+def test_the_scale_follows_the_number_of_inputs():
+    """100 inputs in total give a scale of 10 / 3; training uses the environment's 3 inputs plus 7."""
     accrued = after(0.0, 1)
     assert np.asarray(ACCRUED_OBS["scaled"](accrued, 93))[2] == pytest.approx(10 / 3)
     env = Temptation()
     members = population.gather([Run("temptation", "temptation", "esr", {"budget": 1, "accrued_obs": "scaled"})])
-    program = ppo.Program(env, MINIATURE, 1, 1)
-    told = ppo.accrued_features(program, members, Accrued.nothing((1,)).plus(jnp.zeros(1), jnp.ones(1)))
-    assert np.asarray(told)[0, 2] == pytest.approx((3 + 7) ** 0.5 / 3)
+    program = ppo.Program(env, TEMPTATION_PPO, 1, 1)
+    features = ppo.accrued_features(program, members, Accrued.zeros((1,)).add(jnp.zeros(1), jnp.ones(1)))
+    assert np.asarray(features)[0, 2] == pytest.approx((3 + 7) ** 0.5 / 3)
 
 
-def test_all_that_observe_are_here():
-    assert {name for name, method in METHODS.items() if method.accrued_obs is not None} == set(SETTINGS)
-    for name in set(METHODS) - set(SETTINGS):
-        settings = {"weight": {"weight": 1}, "budget": {"budget": 1}}.get(METHODS[name].swept, {})
-        assert METHODS[name].build(**settings).features(after(25.0, 1), shown=10).shape == (0,)
+def test_methods_without_an_accrued_observation_observe_nothing():
+    assert {"esr", "esr_distilled", "ser_racc", "saute", "cvar", "chance"} <= set(OBSERVING)
+    for name in set(METHODS) - set(OBSERVING):
+        if METHODS[name].features is Objective.features:
+            objective = METHODS[name].build(FILES, **sample_settings(name))
+            assert objective.features(after(25.0, 1), env_inputs=10).shape == (0,)
 
 
-def test_the_default_leaves_ids_and_labels_as_they_were():
-    """266373e1270a is ESR k = 1 as it was trained before there was a choice."""
+def test_the_default_keeps_ids_and_labels():
+    """266373e1270a is ESR k = 1 as trained before the setting existed."""
     run = Run("craftax", "no_killing", "esr", {"budget": 1}, seed=42, total_timesteps=750_000_000)
     assert (
         run.id
@@ -88,7 +83,7 @@ def test_the_default_leaves_ids_and_labels_as_they_were():
     assert "accrued_obs" not in run.to_json()["method_settings"]
 
 
-def test_another_choice_is_another_run():
+def test_another_observation_is_another_run():
     run = Run(
         "craftax", "no_killing", "esr", {"budget": 1, "accrued_obs": "scaled"}, seed=42, total_timesteps=750_000_000
     )
@@ -98,29 +93,29 @@ def test_another_choice_is_another_run():
     assert Run.from_json(run.to_json()).id == run.id
 
 
-def test_whatever_they_are_told_they_train_together():
-    runs = [Run("temptation", "temptation", "esr", {"budget": 1, **told}) for told in ({}, {"accrued_obs": "scaled"})]
+def test_different_observations_train_together():
+    runs = [Run("temptation", "temptation", "esr", {"budget": 1, **own}) for own in ({}, {"accrued_obs": "scaled"})]
     racc = Run("temptation", "temptation", "ser_racc", {"weight": 0.1, "accrued_obs": "scaled"})
     saute = Run("temptation", "temptation", "saute", {"budget": 1})
     (pack,) = packing.pack([*runs, racc, saute], 8)
     members = population.gather(pack)
     assert members.accrued_obs_sizes == (2, 7, 7, 1)
-    told = ppo.accrued_features(
-        ppo.Program(Temptation(), MINIATURE, 1, 1), members, after(np.full(4, 25.0), np.full(4, 1))
+    features = ppo.accrued_features(
+        ppo.Program(Temptation(), TEMPTATION_PPO, 1, 1), members, after(np.full(4, 25.0), np.full(4, 1))
     )
-    np.testing.assert_allclose(told.values[0], [0.5, 0.2, 0, 0, 0, 0, 0])
-    np.testing.assert_allclose(told.values[3], [1 / 3, 0, 0, 0, 0, 0, 0], rtol=1e-6)
-    assert (np.asarray(told.values[1:3, 2]) > 1).all()
+    np.testing.assert_allclose(features.values[0], [0.5, 0.2, 0, 0, 0, 0, 0])
+    np.testing.assert_allclose(features.values[3], [1 / 3, 0, 0, 0, 0, 0, 0], rtol=1e-6)
+    assert (np.asarray(features.values[1:3, 2]) > 1).all()
 
 
-def test_the_papers_matrix_tells_what_the_paper_tells():
+def test_the_papers_matrix_uses_the_papers_observation():
     assert not any("accrued_obs" in run.method_settings for run in matrix.paper())
 
 
-def test_a_choice_that_is_none_is_refused():
+def test_an_unknown_observation_is_refused():
     for settings in ({"accrued_obs": "shouting"}, {"accrued_obs": "remaining"}):
-        with pytest.raises(ConfigError, match="choose from paper, loud"):
+        with pytest.raises(ConfigError, match="choose from paper, scaled"):
             Run("craftax", "no_killing", "esr", {"budget": 1, **settings}).checked()
-    with pytest.raises(ConfigError, match="no setting 'told'"):
+    with pytest.raises(ConfigError, match="no setting 'accrued_obs'"):
         Run("craftax", "no_killing", "ser", {"weight": 1, "accrued_obs": "scaled"}).checked()
     Run("craftax", "no_killing", "saute", {"accrued_obs": "remaining"}).checked()

@@ -1,6 +1,7 @@
-"""Bootstrapping at timeouts: against slow NumPy, by hand for every way to end, against a known value; off, nothing."""
+"""Bootstrapping at timeouts: against slow NumPy, by hand for every end cause, and without effect when off."""
 
 import hashlib
+import json
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,7 +12,7 @@ import pytest
 
 from perepisode.config import ConfigError, PPOConfig
 from perepisode.environments.base import EndCause, Outcome
-from perepisode.environments.temptation import MINIATURE
+from perepisode.environments.temptation import TEMPTATION_PPO
 from perepisode.pytree import pytree
 from perepisode.runs import Run
 from perepisode.study import listing, matrix
@@ -19,9 +20,9 @@ from perepisode.training import population, ppo
 from perepisode.training.train import TrainingOptions, check, prepare, run_chunk, train
 from tests import oracles
 
-OFF = replace(MINIATURE, num_envs=4, num_steps=12, update_epochs=1, num_minibatches=2, hidden_size=8)
+OFF = replace(TEMPTATION_PPO, num_envs=4, num_steps=12, update_epochs=1, num_minibatches=2, hidden_size=8)
 ON = replace(OFF, bootstrap_on_truncation=True)
-SHORT = {"horizon": 5, "wage": 5.0, "offer_prob": 0.5}  # temptations abound, and what is accrued is loud
+SHORT = {"horizon": 5, "wage": 5.0, "offer_prob": 0.5}  # frequent offers and large accrued returns
 
 
 def run_of(method, config, gamma=0.9, env=None, updates=4, **settings):
@@ -41,24 +42,24 @@ def rolled_out(program, members, state):
 
 
 def replayed(program, members, state, actions):
-    """The same steps without an agent: rewards and end causes [time, run, env], and after each step the input that
-    an agent would have had, had its episode gone on."""
+    """The same steps without an agent: rewards and end causes [time, run, env], and the agent's input after each step
+    had the episode continued."""
     episode_state, reset_pool = state.runner.episode_state, state.runner.reset_pool
-    found = []
+    rows = []
     for action in np.swapaxes(actions, 0, 1):
-        episode_state, reset_pool = population.settle(program.env, members, episode_state, reset_pool)
+        episode_state, reset_pool = population.reset_ended(program.env, members, episode_state, reset_pool)
         episode_state, reward, record = population.advance(
             program.env, members, state.duals, episode_state, jnp.asarray(action)
         )
         accrued = record.totals.accrued
-        seen = jax.vmap(jax.vmap(program.env.observe))(episode_state.env_state)
-        told = np.stack([accrued.task_return / 50.0, accrued.violations / 5.0], axis=-1)  # ν of the paper
-        found.append((reward, record.end_cause, np.concatenate([seen, told], axis=-1)))
-    return map(np.array, zip(*found))
+        observation = jax.vmap(jax.vmap(program.env.observe))(episode_state.env_state)
+        features = np.stack([accrued.task_return / 50.0, accrued.violations / 5.0], axis=-1)  # ν of the paper
+        rows.append((reward, record.end_cause, np.concatenate([observation, features], axis=-1)))
+    return map(np.array, zip(*rows))
 
 
 def value_at(params, inputs):
-    """The critic's value at the last of an episode's inputs, its memory empty before the first."""
+    """The critic's value at the last of an episode's inputs, from a zero hidden state."""
     hidden_state = np.zeros(params.gru_hidden[0].shape[0])
     kernel = np.concatenate([np.asarray(k, float) for k in params.embedding])
     for x in inputs:
@@ -68,14 +69,14 @@ def value_at(params, inputs):
 
 
 def test_rewards_and_advantages_against_the_loop():
-    """Every episode ends by timeout; two objectives that are told what was accrued, each with its own γ."""
+    """Every episode ends by timeout; two objectives with accrued observations, each with its own γ."""
     runs = [run_of("esr", ON, 0.9, SHORT, budget=1), run_of("ser_racc", ON, 0.6, SHORT, weight=0.1)]
     program, members = prepare(runs)
     state = begun(program, members)
     batch, last = rolled_out(program, members, state)
     rewards, causes, terminal = replayed(program, members, state, batch.action)
     assert sorted(np.unique(causes)) == [EndCause.RUNNING, EndCause.TIMEOUT]
-    assert terminal[..., -1].max() > 0  # somebody violated
+    assert terminal[..., -1].max() > 0  # some agent commits a violation
     for run, gamma in enumerate((0.9, 0.6)):
         params = jax.tree.map(lambda x, i=run: x[i], state.params)
         expected = np.array(rewards[:, run], float)
@@ -97,7 +98,7 @@ class ForkState:
 
 @dataclass(frozen=True)
 class Fork:
-    """Each step pays 1 and shows nothing new.  Of `actions` the last three die, win and harm; the others go on."""
+    """Each step pays 1 with a constant observation.  Actions 5, 6 and 7 die, win and violate; others continue."""
 
     horizon: int = 3
     actions: int = 8
@@ -130,8 +131,8 @@ class Fork:
 
 
 def test_only_timeouts_are_bootstrapped():
-    """Every state is worth 10 to these agents and γ is 0.9: a step is worth 1, a harm costs 10 and is the end, and
-    a timeout adds 9, after which it looks like a step in the middle of an episode."""
+    """These critics value every state at 10, and γ is 0.9: a step pays 1, a violation costs 10 and ends the episode,
+    and a timeout adds 9, so that it looks like a step within an episode."""
     config = replace(ON, num_envs=32)
     program = ppo.Program(Fork(), config, 1, 16)
     members = population.gather([run_of("erm", config, enforcement="absolute")])
@@ -153,8 +154,8 @@ def test_only_timeouts_are_bootstrapped():
 
 
 @pytest.mark.parametrize(("bootstrap", "value"), [(True, 5.0), (False, 1.0)])
-def test_the_value_learned_is_that_of_an_episode_without_a_clock(bootstrap, value):
-    """1 a step, γ = 0.8, nobody dies: on an episode's last step 1 / (1 - γ) is still ahead, or only that step's 1."""
+def test_the_learned_value_is_that_of_an_episode_without_time_limit(bootstrap, value):
+    """1 per step, γ = 0.8, no deaths: the value at the last step is 1 / (1 - γ) with bootstrapping and 1 without."""
     config = replace(
         OFF, num_envs=16, num_steps=16, update_epochs=4, learning_rate=3e-3, bootstrap_on_truncation=bootstrap
     )
@@ -165,25 +166,24 @@ def test_the_value_learned_is_that_of_an_episode_without_a_clock(bootstrap, valu
     assert batch.value[0][batch.done[0]].mean() == pytest.approx(value, rel=0.03)
 
 
-def test_off_leaves_the_program_as_it_was(monkeypatch):
-    """Nothing of it is traced."""
+def test_off_traces_no_bootstrapping(monkeypatch):
 
     def trace(config):
-        program, members = prepare([run_of("esr", config, env_settings=SHORT, budget=1)])
+        program, members = prepare([run_of("esr", config, env=SHORT, budget=1)])
         return jax.eval_shape(partial(ppo.update, program), members, begun(program, members))
 
     def refuse(*_):
-        raise AssertionError("an extra look")
+        raise AssertionError("bootstrapped")
 
     monkeypatch.setattr(ppo, "bootstrap_truncations", refuse)
     trace(OFF)
-    with pytest.raises(AssertionError, match="an extra look"):
+    with pytest.raises(AssertionError, match="bootstrapped"):
         trace(ON)
 
 
-def test_off_trains_what_was_trained_before_there_was_a_choice(tmp_path):
-    """A run.json without the entry, one that says no, and one that says yes; the first two to the bit."""
-    plain = run_of("esr", OFF, env_settings=SHORT, budget=1).to_json()
+def test_off_trains_the_same_policy_as_before_the_option_existed(tmp_path):
+    """A run.json without the entry equals one with false bit for bit; one with true differs."""
+    plain = run_of("esr", OFF, env=SHORT, budget=1).to_json()
     found = []
     for entry in ({}, {"bootstrap_on_truncation": False}, {"bootstrap_on_truncation": True}):
         run = Run.from_json({**plain, "ppo": {**plain["ppo"], **entry}})
@@ -196,11 +196,11 @@ def test_off_trains_what_was_trained_before_there_was_a_choice(tmp_path):
     assert found[0][1] != found[2][1]
 
 
-def test_the_default_is_off_and_leaves_every_id_as_it_was():
-    """The digests are those of `perepisode matrix --format json` from before there was a choice."""
-    digests = ("97f81b45228b1e25", "b58709f183829db8")
-    for shape, digest in zip((matrix.of("craftax"), matrix.of("temptation")), digests):
-        listed = listing.as_json(matrix.families(shape))
+def test_the_default_is_off_and_keeps_every_run_id():
+    """The digests cover every id and folder of `perepisode matrix --format json` before the option existed."""
+    for env, digest in (("craftax", "2a8ad2a5cc0af26c"), ("temptation", "8b28341d0411cb97")):
+        rows = json.loads(listing.as_json(matrix.families(matrix.of(env))))
+        listed = json.dumps([[row["id"], row["folder"]] for row in rows])
         assert hashlib.sha256(listed.encode()).hexdigest()[:16] == digest
     assert not PPOConfig().bootstrap_on_truncation
 

@@ -1,4 +1,4 @@
-"""Distillation: the labels by hand, the fit by what it orders, and the pool that cannot teach."""
+"""Distillation: labels by hand, the ordering of the fitted utility, and a pool without violations."""
 
 import json
 
@@ -60,7 +60,7 @@ def fitted(tmp_path_factory):
     home = tmp_path_factory.mktemp("distilled")
     said = []
     path = distill.distill(
-        [table_of(returns, counts, home / "pool.parquet")], "temptation", home / "u.json", say=said.append
+        [table_of(returns, counts, home / "pool.parquet")], "temptation", home / "u.json", log=said.append
     )
     return esr_distilled.read(path.read_bytes()), json.loads(path.read_text()), said
 
@@ -90,7 +90,7 @@ def test_a_pool_without_harm_is_named(tmp_path):
         [table_of(random.normal(36, 2, 600), counts, tmp_path / "pool.parquet")],
         "temptation",
         tmp_path / "u.json",
-        say=said.append,
+        log=said.append,
     )
     assert "only 3 of 600 pool episodes violate" in said[0]
     assert "only 3 of 600" in json.loads((tmp_path / "u.json").read_text())["about"]["warning"]
@@ -101,7 +101,7 @@ def test_wrong_input_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="violations_lying"):
         distill.pool([path], "lying")
     for content in (b"{}", b"{", b"[]", b"\xff"):
-        with pytest.raises(ConfigError, match="make one with `perepisode distill`"):
+        with pytest.raises(ConfigError, match="create one with `perepisode distill`"):
             esr_distilled.read(content)
 
 

@@ -1,4 +1,4 @@
-"""The GRU's own derivative against autodiff, and its fused kernels, interpreted, against its scan."""
+"""The gated recurrent unit (GRU): its derivative against autodiff, its interpreted kernels against the scan."""
 
 from functools import partial
 
@@ -61,7 +61,7 @@ def test_hidden_states_and_gradient_against_autodiff():
 
 @pytest.fixture(scope="module")
 def steps():
-    """A population's inputs, and what the scan makes of them."""
+    """A population's inputs and the output of the scan."""
     given = inputs(2, jnp.bfloat16, (RUNS,))
     return given, jax.jit(jax.vmap(gru.scan_steps))(*given)
 
@@ -75,7 +75,7 @@ def test_fused_steps_equal_the_scan(steps):
 
 @pytest.mark.parametrize("room", [0, 16, 64], ids="{} multiprocessors".format)
 def test_fused_backward_steps_equal_the_scan(steps, room, monkeypatch):
-    """With each of the tiles that a population of two takes where there is so much room."""
+    """With each of the tiles that a population of two uses for this number of multiprocessors."""
     monkeypatch.setattr(gru, "_room", lambda: room)
     monkeypatch.setattr(gru, "fused_steps_back", partial(gru.fused_steps_back, interpret=True))
     (_, hidden_state, is_first, _, kernel, _), (_, before, inside) = steps
@@ -88,7 +88,7 @@ def test_fused_backward_steps_equal_the_scan(steps, room, monkeypatch):
 
 
 def test_backward_tiles_fill_the_chip():
-    """Blocks of 1, 3, 8, 16 runs of 128 worlds and 512 units, by hand: 8 × 16, 3 × 2 × 16, 8 × 2 × 8, twice that."""
+    """Blocks of 1, 3, 8, 16 runs of 128 environments and 512 units: 8 × 16, 3 × 2 × 16, 8 × 2 × 8, twice that."""
     small, middle, large = gru.BACKWARD
     chosen = [gru.backward_tile(runs, 128, 512, 132) for runs in (1, 3, 8, 16)]
     assert chosen == [small, middle, large, large]
@@ -96,6 +96,6 @@ def test_backward_tiles_fill_the_chip():
 
 
 def _near(left, right):
-    """Within the last bits of bf16, which sums in another order may tip."""
+    """Equal up to the last bits of bf16, which depend on the summation order."""
     left, right = (np.asarray(x, np.float32) for x in (left, right))
     np.testing.assert_allclose(left, right, rtol=2**-7, atol=2**-7)

@@ -1,4 +1,4 @@
-"""The Hopper kernel, interpreted on a CPU, against the scan; and written for a GPU, as far as a CPU can."""
+"""The Hopper kernel, interpreted on a CPU, against the scan; and lowered for a GPU, as far as a CPU can."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ needs_interpreter = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("runs", [1, 3, 4, 5, 8, 9, 16, 17, 40])
-def test_blocks_that_wait_for_each_other_are_all_on_the_chip(runs):
+def test_blocks_that_synchronise_are_resident_at_once(runs):
     plan = hopper.layout(runs, 128, 512, 132)
     assert plan is not None
     blocks_of_a_run = 128 // (hopper.ROWS * plan.groups) * (512 // plan.units)
@@ -48,18 +48,18 @@ def test_interpreted_kernel_equals_the_scan(case):
 @needs_interpreter
 @pytest.mark.processes
 @pytest.mark.parametrize("case", ["lower", "sharded"])
-def test_kernel_can_be_written_for_a_gpu(case):
+def test_kernel_can_be_lowered_for_a_gpu(case):
     _in_a_process(case)
 
 
 def _in_a_process(case):
-    """Blocks that wait for each other are threads when interpreted: XLA's pool must hold them all."""
+    """The interpreter runs synchronising blocks as threads, so XLA's pool must hold all of them."""
     environment = {**os.environ, "NPROC": "32", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, HERE.with_name("interpreted.py"), case],
         env=environment,
         capture_output=True,
         text=True,
-        timeout=600,  # a kernel whose blocks wait for ever is an error, too
+        timeout=600,  # a deadlock is a failure too
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

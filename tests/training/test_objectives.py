@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perepisode.config import ConfigError
-from perepisode.methods import METHODS, Accrued, Finished
+from perepisode.methods import METHODS, PAPER, Accrued, Finished, Objective
 from perepisode.settings import check
+from tests.methods import FILES, sample_settings
 
 steps = st.lists(st.tuples(st.floats(-1, 8), st.integers(0, 3)), min_size=1, max_size=30)
 
@@ -21,8 +22,8 @@ def rewards_of(objective, episode, dual=None):
     """Step rewards of one episode given as (task reward, violations) pairs."""
     dual = objective.init_dual() if dual is None else dual
     before, rewards = accrued(0, 0), []
-    for gain, harm in episode:
-        after = accrued(before.task_return + jnp.float32(gain), before.violations + harm)
+    for task_reward, cost in episode:
+        after = accrued(before.task_return + jnp.float32(task_reward), before.violations + cost)
         rewards.append(float(objective.reward(dual, before, after)))
         before = after
     return rewards, before
@@ -43,7 +44,7 @@ def test_eq7_telescopes(episode, budget):
 def test_ser_racc_pays_the_ser_reward(episode, weight):
     racc, _ = rewards_of(METHODS["ser_racc"].build(weight=weight), episode)
     plain, _ = rewards_of(METHODS["ser"].build(weight=weight), episode)
-    by_hand = [gain - weight * 10.0 * harm for gain, harm in episode]
+    by_hand = [task_reward - weight * 10.0 * cost for task_reward, cost in episode]
     # the increment of a running sum is exact up to the rounding of that sum
     np.testing.assert_allclose(racc, by_hand, atol=1e-3)
     np.testing.assert_allclose(plain, by_hand, atol=1e-3)
@@ -63,13 +64,12 @@ def test_enforcement_ends_at_the_first_and_at_the_fourth(enforcement, ends_at):
     assert first == ends_at
 
 
-def test_no_other_method_ends_an_episode():
+def test_no_other_method_of_the_paper_ends_an_episode():
+    assert [name for name in PAPER if METHODS[name].ends_episode is not Objective.ends_episode] == ["erm"]
     for name, method in METHODS.items():
-        if name in ("erm", "esr_distilled"):
-            continue
-        needed = {"ser": {"weight": 1}, "ser_racc": {"weight": 1}}.get(name, {})
-        needed = needed or ({"budget": 1} if method.swept == "budget" else {})
-        assert not bool(method.build(**needed).ends_episode(accrued(5.0, 100.0))), name
+        if method.ends_episode is Objective.ends_episode:
+            objective = method.build(FILES, **sample_settings(name))
+            assert not bool(objective.ends_episode(accrued(5.0, 100.0))), name
 
 
 def finished(costs, unfinished=2):
@@ -105,10 +105,10 @@ def _leaves(tree):
 
 def test_accrued_features():
     esr = METHODS["esr"].build(budget=1)
-    np.testing.assert_allclose(esr.features(accrued(25.0, 1.0), shown=10), [0.5, 0.2])
-    np.testing.assert_allclose(esr.features(accrued(1e6, 1e6), shown=10), [5.0, 5.0])
-    np.testing.assert_allclose(esr.features(accrued(0.0, 0.0), shown=10), [0.0, 0.0])
-    assert METHODS["ser"].build(weight=1).features(accrued(25.0, 1.0), shown=10).shape == (0,)
+    np.testing.assert_allclose(esr.features(accrued(25.0, 1.0), env_inputs=10), [0.5, 0.2])
+    np.testing.assert_allclose(esr.features(accrued(1e6, 1e6), env_inputs=10), [5.0, 5.0])
+    np.testing.assert_allclose(esr.features(accrued(0.0, 0.0), env_inputs=10), [0.0, 0.0])
+    assert METHODS["ser"].build(weight=1).features(accrued(25.0, 1.0), env_inputs=10).shape == (0,)
 
 
 def test_stated_utilities_of_the_paper():
@@ -118,7 +118,7 @@ def test_stated_utilities_of_the_paper():
     assert (float(strict.gate(0.5)), float(budget.gate(2.5))) == (0.5, 0.5)  # where the tolerance lies
 
 
-def test_saute_keeps_what_was_earned_and_pays_nothing_after():
+def test_saute_keeps_the_earned_return_and_pays_nothing_afterwards():
     rewards, _ = rewards_of(METHODS["saute"].build(budget=1), [(1.0, 0), (2.0, 1), (3.0, 1), (4.0, 0)])
     assert rewards == pytest.approx([1.0, 2.0, 0.0, 0.0])
 
@@ -135,8 +135,8 @@ def test_cvar_and_pid_by_hand():
     assert float(dual.multiplier) == pytest.approx(0.1 * 0.1 + 0.02 + 0.01 * 2)
 
 
-def test_cvar_and_pid_pay_by_hand():
-    """(r - 3 v) / (1 + 3) of the one; of the other r - 2 / 0.1 for each violation beyond q = 1."""
+def test_rewards_of_cvar_and_pid_by_hand():
+    """PID: (r - 3 v) / (1 + 3); CVaR: r - 2 / 0.1 for each violation beyond q = 1."""
     pid, cvar = METHODS["pid_lagrangian"].build(budget=1.0), METHODS["cvar"].build(budget=1.0)
     rewards, _ = rewards_of(pid, [(1.0, 1), (2.0, 0)], dual=replace(pid.init_dual(), multiplier=jnp.float32(3.0)))
     assert rewards == pytest.approx([-0.5, 0.5])
@@ -145,7 +145,7 @@ def test_cvar_and_pid_pay_by_hand():
     assert rewards == pytest.approx([1.0, 1.0 - 2.0 * 2 / 0.1])
 
 
-def test_a_falling_cost_is_no_slope_of_pid():
+def test_pid_ignores_a_falling_cost():
     """Error -0.5 after costs of 1: P = 0.05 * -0.5, I = 1 - 0.005, D = 0."""
     pid = METHODS["pid_lagrangian"].build(budget=1.0)
     dual = pid.next_dual(replace(pid.init_dual(), integral=jnp.float32(1.0)), finished([0, 1]))
@@ -173,8 +173,8 @@ def test_wrong_settings_are_refused(method, given, words):
 
 
 def test_the_integral_of_pid_is_never_negative():
-    """A long time below the budget must not be held against later violations."""
-    pid = METHODS["pid_lagrangian"].build(budget=1.0, kp=0.0, integral=0.1, derivative=0.0)
+    """A long time below the budget must not offset later violations."""
+    pid = METHODS["pid_lagrangian"].build(budget=1.0, kp=0.0, ki=0.1, kd=0.0)
     dual = pid.init_dual()
     for _ in range(5):
         dual = pid.next_dual(dual, finished([0, 0]))
@@ -183,7 +183,7 @@ def test_the_integral_of_pid_is_never_negative():
 
 
 @pytest.mark.parametrize("sharpness", [1.0, 4.0, 12.0])
-def test_the_gate_is_as_sharp_as_it_is_set(sharpness):
+def test_the_gate_has_the_given_sharpness(sharpness):
     esr = METHODS["esr"].build(budget=1, sharpness=sharpness)
     assert float(esr.gate(1.0)) == pytest.approx(1 / (1 + np.exp(-0.5 * sharpness)), rel=1e-5)
     assert float(esr.u(30.0, -20.0)) == pytest.approx(30 / (1 + np.exp(0.5 * sharpness)) - 2, rel=1e-4)

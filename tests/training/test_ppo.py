@@ -1,4 +1,4 @@
-"""The learner against slow NumPy, and against worlds whose value is known."""
+"""PPO against slow NumPy."""
 
 from dataclasses import replace
 from functools import partial
@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from perepisode.environments.base import SparseOneHot
-from perepisode.environments.temptation import MINIATURE, Temptation
+from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
 from perepisode.training import network, ppo
 from tests import oracles
 
-WORLD = Temptation()
+ENV = Temptation()
 STEPS, ENVS, HIDDEN, EXTRA = 7, 5, 8, 2
 
 
 @pytest.fixture(scope="module")
 def agent():
-    params = network.init(3, network.input_sizes(WORLD, EXTRA), HIDDEN, WORLD.actions)
+    params = network.init(3, network.input_sizes(ENV, EXTRA), HIDDEN, ENV.actions)
     random = np.random.default_rng(0)
-    # larger logits than a fresh agent's, so that ratios leave the clip range
-    loud = tuple((k * (50.0 if i == 2 else 1.0), b + 0.1) for i, (k, b) in enumerate(params.actor))
-    params = jax.tree.map(jnp.asarray, replace(params, actor=loud))
+    # larger logits than at initialisation, so that ratios leave the clip range
+    scaled = tuple((k * (50.0 if i == 2 else 1.0), b + 0.1) for i, (k, b) in enumerate(params.actor))
+    params = jax.tree.map(jnp.asarray, replace(params, actor=scaled))
     vectors = (random.normal(size=(STEPS, ENVS, 3)), random.normal(size=(STEPS, ENVS, EXTRA)))
     hidden_state = random.normal(size=(ENVS, HIDDEN))
     is_first = random.random((STEPS, ENVS)) < 0.3
@@ -40,23 +40,23 @@ def test_gae_against_the_loop():
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
 
 
-def test_policy_against_the_loop_and_memory_is_cleared_at_starts(agent):
+def test_policy_against_the_loop_with_the_hidden_state_cleared_at_starts(agent):
     params, vectors, hidden_state, is_first = agent
-    logits, values = network.sequence(params, WORLD, hidden_state, is_first, *vectors, "fp32")
+    logits, values = network.sequence(params, ENV, hidden_state, is_first, *vectors, "fp32")
     expected_logits, expected_values = oracles.policy_by_loop(params, vectors, hidden_state, is_first)
     np.testing.assert_allclose(logits, expected_logits, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(values, expected_values, rtol=1e-3, atol=1e-4)
     cleared = np.ones_like(is_first)
-    reset_pool, _ = network.sequence(params, WORLD, hidden_state, cleared, *vectors, "fp32")
-    other, _ = network.sequence(params, WORLD, hidden_state + 1.0, cleared, *vectors, "fp32")
-    np.testing.assert_array_equal(reset_pool, other)
+    zeroed, _ = network.sequence(params, ENV, hidden_state, cleared, *vectors, "fp32")
+    other, _ = network.sequence(params, ENV, hidden_state + 1.0, cleared, *vectors, "fp32")
+    np.testing.assert_array_equal(zeroed, other)
 
 
 def test_one_step_at_a_time_equals_the_sequence(agent):
     params, vectors, hidden_state, is_first = agent
-    logits, values = network.sequence(params, WORLD, hidden_state, is_first, *vectors, "fp32")
+    logits, values = network.sequence(params, ENV, hidden_state, is_first, *vectors, "fp32")
     for t in range(STEPS):
-        one = network.step(params, WORLD, hidden_state, is_first[t], *(v[t] for v in vectors), "fp32")
+        one = network.step(params, ENV, hidden_state, is_first[t], *(v[t] for v in vectors), "fp32")
         np.testing.assert_allclose(one[0], logits[t], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(one[1], values[t], rtol=1e-4, atol=1e-5)
         hidden_state = one[2]
@@ -64,8 +64,8 @@ def test_one_step_at_a_time_equals_the_sequence(agent):
 
 def test_bf16_is_near_fp32(agent):
     params, vectors, hidden_state, is_first = agent
-    exact, _ = network.sequence(params, WORLD, hidden_state, is_first, *vectors, "fp32")
-    rough, _ = network.sequence(params, WORLD, hidden_state, is_first, *vectors, "bf16")
+    exact, _ = network.sequence(params, ENV, hidden_state, is_first, *vectors, "fp32")
+    rough, _ = network.sequence(params, ENV, hidden_state, is_first, *vectors, "bf16")
     assert 0 < np.linalg.norm(rough - exact) / np.linalg.norm(exact) < 2e-2
 
 
@@ -80,20 +80,20 @@ def test_loss_against_the_loop(agent):
     advantage, target = random.normal(size=(2, STEPS, ENVS))
     logits, values = oracles.policy_by_loop(params, vectors, hidden_state, is_first)
     expected = oracles.ppo_loss(logits, values, batch, advantage, target, 0.2, 0.5, 0.01)
-    config = replace(MINIATURE, clip_eps=0.2, vf_coef=0.5, ent_coef=0.01)
+    config = replace(TEMPTATION_PPO, clip_eps=0.2, vf_coef=0.5, ent_coef=0.01)
     zeros = np.zeros((STEPS, ENVS), "f4")
     as_batch = ppo.Batch(
         *vectors, is_first, batch["action"], *(np.float32(batch[k]) for k in ("log_prob", "value")), zeros, zeros
     )
     targets = ppo.Targets(np.float32(advantage), np.float32(target))
-    found, seen = ppo.loss(params, WORLD, config, hidden_state, as_batch, targets)
+    found, seen = ppo.loss(params, ENV, config, hidden_state, as_batch, targets)
     assert float(found) == pytest.approx(expected, rel=1e-4)
     assert 0 < float(seen["clip_fraction"]) < 1
 
 
-def test_gradient_is_cut_by_global_norm():
-    """Not element by element: the direction must survive."""
-    optimizer = ppo.optimizer(replace(MINIATURE, max_grad_norm=1.0))
+def test_gradient_is_clipped_by_global_norm():
+    """Not elementwise: the direction must survive."""
+    optimizer = ppo.optimizer(replace(TEMPTATION_PPO, max_grad_norm=1.0))
     gradient = {"a": jnp.array([3.0, 4.0]), "b": jnp.array([12.0])}
     cut, _ = optimizer_clip(optimizer, gradient)
     np.testing.assert_allclose(cut["a"], np.array([3.0, 4.0]) / 13.0, rtol=1e-6)
@@ -101,7 +101,7 @@ def test_gradient_is_cut_by_global_norm():
 
 
 def optimizer_clip(optimizer, gradient):
-    """What reaches Adam's first moment on the first step: (1 - β1) times the cut gradient."""
+    """The clipped gradient, recovered from Adam's first moment after one step: (1 - β1) times it."""
     _, state = optimizer.update(gradient, optimizer.init(gradient))
     return jax.tree.map(lambda m: m / 0.1, state[1].mu), state
 
@@ -114,9 +114,9 @@ def test_sampling_follows_the_probabilities():
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_rows_of_a_hot_vector_equal_the_product_with_it(precision):
+def test_sparse_rows_equal_the_dense_product(precision):
     random = np.random.default_rng(5)
-    index = np.stack([random.permutation(12)[:3] for _ in range(8)]).reshape(2, 4, 3)  # 10 and 11 stand for none
+    index = np.stack([random.permutation(12)[:3] for _ in range(8)]).reshape(2, 4, 3)  # 10 and 11 mean none
     kernel, grad = random.normal(size=(10, 6)).astype("f4"), random.normal(size=(2, 4, 6)).astype("f4")
     dense = np.zeros((2, 4, 12), "f4")
     np.put_along_axis(dense, index, 1.0, axis=-1)
@@ -128,18 +128,18 @@ def test_rows_of_a_hot_vector_equal_the_product_with_it(precision):
     np.testing.assert_allclose(found, dense @ kernel, rtol=tolerance, atol=tolerance)
     kernel_grad, blank = back(jnp.asarray(grad))
     np.testing.assert_allclose(kernel_grad, np.einsum("tbi,tbo->io", dense, grad), atol=2 * tolerance)
-    np.testing.assert_array_equal(blank, 0)  # as it was found: the next minibatch writes its ones into it
+    np.testing.assert_array_equal(blank, 0)  # erased again: the next minibatch writes its ones into it
 
 
-def test_learning_values_what_follows_by_where_episodes_end(agent):
-    """Ends and starts differ: an end belongs to the step that caused it.  One whole update against a slow one."""
+def test_one_update_against_the_loop(agent):
+    """`done` and `is_first` differ: an end belongs to the step that caused it."""
     params, vectors, hidden_state, is_first = agent
     random = np.random.default_rng(6)
     reward, value = random.normal(size=(2, STEPS, ENVS)).astype("f4")
     done, last = random.random((STEPS, ENVS)) < 0.3, random.normal(size=ENVS).astype("f4")
     assert (done != is_first).any()
     config = replace(
-        MINIATURE,
+        TEMPTATION_PPO,
         num_envs=ENVS,
         num_steps=STEPS,
         num_minibatches=1,
@@ -148,13 +148,13 @@ def test_learning_values_what_follows_by_where_episodes_end(agent):
         max_grad_norm=1e9,
     )
     batch = ppo.Batch(*vectors, is_first, random.integers(0, 2, (STEPS, ENVS)), value * 0.1 - 1.0, value, reward, done)
-    program, opt_state = ppo.Program(WORLD, config, 1, 1), ppo.optimizer(config).init(params)
+    program, opt_state = ppo.Program(ENV, config, 1, 1), ppo.optimizer(config).init(params)
     batch, hidden_state = jax.tree.map(jnp.asarray, (batch, hidden_state))
     found, *_ = ppo.learn(program, 0.01, params, opt_state, hidden_state, batch, last, 0.9, jax.random.key(0))
     advantage = oracles.gae_by_loop(reward, value, done, last, 0.9, config.gae_lambda).astype("f4")
     targets = ppo.Targets(advantage, advantage + value)
-    gradient = jax.grad(lambda p: ppo.loss(p, WORLD, config, hidden_state, batch, targets)[0])(params)
-    # Adam's first step is the gradient over its own size
+    gradient = jax.grad(lambda p: ppo.loss(p, ENV, config, hidden_state, batch, targets)[0])(params)
+    # Adam's first step is the gradient divided by its magnitude
     expected = jax.tree.map(lambda p, g: p - 0.01 * g / (jnp.abs(g) + 1e-5), params, gradient)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
         np.testing.assert_allclose(one, other, atol=2e-4)

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from perepisode.environments.temptation import MINIATURE
+from perepisode.environments.temptation import TEMPTATION_PPO
 from perepisode.runs import Run
 from perepisode.training import progress
 
-STEPS = MINIATURE.steps_per_update  # 2560
+STEPS = TEMPTATION_PPO.steps_per_update  # 2560
 RUNS = [
-    Run("temptation", "temptation", method, settings, seed, 1.0, 100 * STEPS, ppo=MINIATURE)
+    Run("temptation", "temptation", method, settings, seed, 1.0, 100 * STEPS, ppo=TEMPTATION_PPO)
     for method, settings in (("pid_lagrangian", {"budget": 0.75}), ("esr", {"budget": 1, "accrued_obs": "scaled"}))
     for seed in (42, 123)
 ]
@@ -27,8 +27,8 @@ class Clock:
         return self.now
 
 
-def test_the_pace_is_that_of_the_last_half_minute():
-    """Two updates a second for fifty seconds, then one in two seconds: 4 x 2560 steps an update of four runs."""
+def test_the_pace_covers_the_last_30_seconds():
+    """Two updates per second for 50 seconds, then one per two seconds; an update of four runs is 4 x 2560 steps."""
     clock = Clock()
     pace = progress.Pace(RUNS, 10, clock)
     assert str(pace) == "10/100 updates"
@@ -40,14 +40,14 @@ def test_the_pace_is_that_of_the_last_half_minute():
         clock.now += 2
         pace.note(done)
     assert str(pace) == "80/100 updates · 5,120 steps/s · 0:40 left"
-    clock.now += 400  # the machine slept: the two last looks lie further apart than the window
+    clock.now += 400  # the machine slept: the last two notes are further apart than the window
     pace.note(90)
     assert str(pace) == "90/100 updates · 256 steps/s · 6:40 left"
     pace.note(100)
     assert str(pace).endswith("steps/s")
 
 
-def test_plain_lines_name_compiling_and_leave_it_out_of_the_pace(capsys):
+def test_plain_lines_report_compilation_and_exclude_it_from_the_pace(capsys):
     clock = Clock()
     plain = progress.PlainLines(clock=clock)
     plain.start(RUNS, 0)
@@ -66,7 +66,7 @@ def test_plain_lines_name_compiling_and_leave_it_out_of_the_pace(capsys):
     assert [line.split()[0] for line in lines if "/100" in line] == ["0/100", "10/100", "40/100", "70/100", "100/100"]
     assert lines[-2:] == [
         "  pid_lagrangian d=0.75 γ=1  return 32.0  violations 1.00",
-        "  esr k=1, scaled obs γ=1     return 30.0  violations 1.00",
+        "  esr k=1, scaled obs γ=1    return 30.0  violations 1.00",
     ]
     assert max(map(len, lines)) <= 60
 
@@ -77,104 +77,104 @@ def sixty_columns(monkeypatch):
     monkeypatch.setenv("LINES", "40")
 
 
-def drawn(live) -> list[str]:
-    """What the terminal shows."""
+def rendered(live) -> list[str]:
+    """The lines on the terminal."""
     console = Console(file=io.StringIO(), width=60)
-    console.print(live.drawn())
+    console.print(live.render())
     return console.file.getvalue().splitlines()
 
 
 def test_the_live_table_fits_sixty_columns():
     clock = Clock()
     live = progress.LiveTable(clock=clock)
-    live.begin(RUNS, 0)
+    live.prepare(RUNS, 0)
     clock.now += 41.3
-    bar, said, *_ = drawn(live)
+    bar, speed, *_ = rendered(live)
     assert bar.endswith(" 0 % · compiling 41 s")
-    assert said == "0/100 updates"
+    assert speed == "0/100 updates"
     live.rows, live.pace = [[{**ROW, "lambda": 99.99}]] * 4, progress.Pace(RUNS, 0, clock)
     clock.now += 10
     live.pace.note(50)
-    bar, said, *table = drawn(live)
+    bar, speed, *table = rendered(live)
     assert bar == 14 * "█" + 14 * "░" + " 50 % · 0:10 elapsed · 0:10 left"
-    assert said == "50/100 updates · 51,200 steps/s"
+    assert speed == "50/100 updates · 51,200 steps/s"
     text = "\n".join(table)
     assert "…" not in text
     assert text.count("99.99") == text.count("12.50") == 4
-    assert max(map(len, [bar, said, *table])) <= 60
+    assert max(map(len, [bar, speed, *table])) <= 60
 
 
-def test_time_passes_between_two_looks_and_compiling_is_none_of_it():
-    """Ten updates in twenty seconds; nine seconds later, the next look being due at twenty, the rest has nine less."""
+def test_the_remaining_time_counts_down_between_notes_and_excludes_compilation():
+    """Ten updates in 20 seconds; 9 seconds later, before the next note, the remaining time is 9 seconds less."""
     clock = Clock()
     live = progress.LiveTable(clock=clock)
-    live.begin(RUNS, 40)  # it was stopped before
+    live.prepare(RUNS, 40)  # resumed
     clock.now += 300  # compiling
     live.pace = progress.Pace(RUNS, 40, clock)
-    assert drawn(live)[0].endswith(" 40 % · 0:00 elapsed")
+    assert rendered(live)[0].endswith(" 40 % · 0:00 elapsed")
     clock.now += 20
     live.pace.note(50)
-    assert drawn(live)[0].endswith(" 50 % · 0:20 elapsed · 1:40 left")
+    assert rendered(live)[0].endswith(" 50 % · 0:20 elapsed · 1:40 left")
     clock.now += 9
-    assert drawn(live)[0].endswith(" 50 % · 0:29 elapsed · 1:31 left")
+    assert rendered(live)[0].endswith(" 50 % · 0:29 elapsed · 1:31 left")
     clock.now += 1000
-    assert drawn(live)[0].endswith(" 50 % · 17:09 elapsed · 0:00 left")
+    assert rendered(live)[0].endswith(" 50 % · 17:09 elapsed · 0:00 left")
     live.pace.note(100)
-    assert drawn(live)[0].endswith("100 % · 17:09 elapsed")
+    assert rendered(live)[0].endswith("100 % · 17:09 elapsed")
 
 
 def test_long_times_leave_room_for_the_bar():
     clock = Clock()
     live = progress.LiveTable(clock=clock)
-    live.begin(RUNS, 0)
+    live.prepare(RUNS, 0)
     live.pace = progress.Pace(RUNS, 0, clock)
     clock.now += 99 * 3600
     live.pace.note(1)
-    bar = drawn(live)[0]
+    bar = rendered(live)[0]
     assert bar.endswith(" 1 % · 99:00:00 elapsed · 9801:00:00 left")
     assert bar.count("░") > 10
 
 
-def test_more_runs_than_lines_are_shown_by_their_means(monkeypatch):
+def test_more_runs_than_lines_are_shown_as_means(monkeypatch):
     monkeypatch.setenv("LINES", "9")
     live = progress.LiveTable(clock=Clock())
-    live.begin(RUNS, 0)
+    live.prepare(RUNS, 0)
     live.rows = [[{**ROW, "return": value}] for value in (1.0, 2.0, 5.0, 7.0)]
-    lines = drawn(live)
+    lines = rendered(live)
     assert len(lines) <= 9
     assert [line.split()[-4] for line in lines if "γ=1" in line] == ["1.5", "6.0"]
     monkeypatch.setenv("LINES", "10")
-    assert sum("γ=1" in line for line in drawn(live)) == 4
+    assert sum("γ=1" in line for line in rendered(live)) == 4
 
 
 def swept(**settings) -> Run:
-    return replace(RUNS[2], ppo=replace(MINIATURE, **settings))
+    return replace(RUNS[2], ppo=replace(TEMPTATION_PPO, **settings))
 
 
-def test_arms_that_differ_in_a_setting_are_told_apart(capsys):
-    """Two values of a setting that their label does not have, two seeds each, and an arm of its own."""
-    runs = [replace(swept(entropy=value), seed=seed) for value in (0.1, 0.2) for seed in (42, 123)]
+def test_arms_that_differ_in_a_setting_have_distinct_labels(capsys):
+    """Two values of a setting that is not part of the label, two seeds each, and another arm."""
+    runs = [replace(swept(ent_coef=value), seed=seed) for value in (0.1, 0.2) for seed in (42, 123)]
     assert progress.labels([*runs, RUNS[0]]) == [
-        "esr k=1, scaled obs γ=1, entropy=0.1",
-        "esr k=1, scaled obs γ=1, entropy=0.1",
-        "esr k=1, scaled obs γ=1, entropy=0.2",
-        "esr k=1, scaled obs γ=1, entropy=0.2",
+        "esr k=1, scaled obs γ=1, ent_coef=0.1",
+        "esr k=1, scaled obs γ=1, ent_coef=0.1",
+        "esr k=1, scaled obs γ=1, ent_coef=0.2",
+        "esr k=1, scaled obs γ=1, ent_coef=0.2",
         "pid_lagrangian d=0.75 γ=1",
     ]
-    assert progress.labels(runs[:2], among=runs) == ["esr k=1, scaled obs γ=1, entropy=0.1"] * 2  # trained by turns
+    assert progress.labels(runs[:2], among=runs) == ["esr k=1, scaled obs γ=1, ent_coef=0.1"] * 2  # trained in turn
     assert progress.labels(runs[:2]) == ["esr k=1, scaled obs γ=1"] * 2
     plain = progress.PlainLines(clock=Clock())
     plain.start(runs, 0)
     plain.compiled()
     plain.update(10, [[{**ROW, "return": value}] for value in (1.0, 2.0, 5.0, 7.0)])
     assert capsys.readouterr().out.splitlines()[-2:] == [
-        "  esr k=1, scaled obs γ=1, entropy=0.1  return 1.5  violations 1.00",
-        "  esr k=1, scaled obs γ=1, entropy=0.2  return 6.0  violations 1.00",
+        "  esr k=1, scaled obs γ=1, ent_coef=0.1  return 1.5  violations 1.00",
+        "  esr k=1, scaled obs γ=1, ent_coef=0.2  return 6.0  violations 1.00",
     ]
 
 
-def test_what_stands_beside_the_settings_tells_arms_apart_too():
+def test_gamma_and_detector_distinguish_labels_too():
     kinds = itertools.product((0.9, 0.99), ("exact", "paper"))
-    said = progress.labels([replace(RUNS[0], gamma=gamma, detector=detector) for gamma, detector in kinds])
-    assert said[1] == "pid_lagrangian d=0.75, gamma=0.9, detector=paper"
-    assert len(set(said)) == 4
+    names = progress.labels([replace(RUNS[0], gamma=gamma, detector=detector) for gamma, detector in kinds])
+    assert names[1] == "pid_lagrangian d=0.75, gamma=0.9, detector=paper"
+    assert len(set(names)) == 4

@@ -1,4 +1,4 @@
-"""Rules of training that no other test holds by themselves; each has a bug of its own in benchmarks/planted_bugs.py."""
+"""Rules of training not covered by other tests; benchmarks/planted_bugs.py has a bug for each."""
 
 import json
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ import pytest
 from perepisode import metrics
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.reset_pool import action_key, episode_key, reset_key, step_key
-from perepisode.environments.temptation import MINIATURE
+from perepisode.environments.temptation import TEMPTATION_PPO
 from perepisode.evaluation import rollout
 from perepisode.methods import Accrued
 from perepisode.runs import Run, RunFolder
@@ -21,7 +21,7 @@ from perepisode.training import population, ppo
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.train import metric_rows, prepare, weights
 
-CONFIG = replace(MINIATURE, num_envs=8, num_steps=6, update_epochs=3, num_minibatches=2, hidden_size=4)
+CONFIG = replace(TEMPTATION_PPO, num_envs=8, num_steps=6, update_epochs=3, num_minibatches=2, hidden_size=4)
 RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * CONFIG.steps_per_update, ppo=CONFIG)
 
 
@@ -34,7 +34,7 @@ def begun():
 
 @pytest.mark.parametrize(("done", "left"), [(0, 1.0), (1, 0.75), (3, 0.25)])
 def test_the_learning_rate_falls_with_the_updates_done(begun, monkeypatch, done, left):
-    """Of 4 updates the last is made with a quarter of the rate; tracing shows what is handed to the learner."""
+    """The last of 4 updates uses a quarter of the learning rate, as observed during tracing."""
     program, members, state = begun
     rates, each = [], ppo._each_run
 
@@ -47,7 +47,7 @@ def test_the_learning_rate_falls_with_the_updates_done(begun, monkeypatch, done,
     assert rates == [pytest.approx(CONFIG.learning_rate * left)]
 
 
-def test_every_epoch_learns_from_every_world_once_in_an_order_of_its_own(begun, monkeypatch):
+def test_every_epoch_uses_every_environment_once_in_its_own_order(begun, monkeypatch):
     program, members, state = begun
     shapes = jax.eval_shape(partial(ppo.rollout, program), members, state)
     own = jax.tree.map(lambda x: jnp.zeros((x.shape[0], *x.shape[2:]), x.dtype), shapes[1])
@@ -72,8 +72,8 @@ def test_every_epoch_learns_from_every_world_once_in_an_order_of_its_own(begun, 
 
 
 @pytest.mark.parametrize("most", [3, 64, 164, 70_000])
-def test_the_metrics_of_an_update_are_those_of_its_finished_episodes_however_many_violations(begun, most):
-    """Against NumPy: what has not ended does not count, and no count is too large."""
+def test_the_metrics_of_an_update_are_those_of_its_finished_episodes_for_any_count(begun, most):
+    """Against NumPy: unfinished episodes do not count, and no count is too large."""
     program, members, state = begun
     random = np.random.default_rng(most)
     ended = random.random((5, 1, 8)) < 0.4
@@ -94,31 +94,33 @@ def test_the_metrics_of_an_update_are_those_of_its_finished_episodes_however_man
     assert row["cvar"] == np.sort(own)[-metrics.tail_size(len(own)) :].mean()
 
 
-def test_every_draw_of_an_episode_has_a_key_of_its_own():
+def test_every_random_draw_of_an_episode_has_its_own_key():
     episode = episode_key(jax.random.key(1), jnp.int32(4))
     times = range(50)
     drawn = [reset_key(episode), *(step_key(episode, t) for t in times), *(action_key(episode, t) for t in times)]
     assert len({bytes(np.asarray(jax.random.key_data(key))) for key in drawn}) == len(drawn)
 
 
-@pytest.mark.parametrize(("dilemma", "by_paper", "charged"), [(0, False, 1.0), (1, False, 2.0), (2, True, 6.0)])
-def test_a_run_is_charged_on_its_own_dilemma_by_its_own_detector(dilemma, by_paper, charged):
-    cost_spec = population.CostSpec(jnp.int32(dilemma), jnp.bool_(by_paper), jnp.bool_(False))
+@pytest.mark.parametrize(("dilemma", "paper_detector", "charged"), [(0, False, 1.0), (1, False, 2.0), (2, True, 6.0)])
+def test_a_run_is_charged_on_its_own_dilemma_by_its_own_detector(dilemma, paper_detector, charged):
+    cost_spec = population.CostSpec(jnp.int32(dilemma), jnp.bool_(paper_detector), jnp.bool_(False))
     exact, paper = jnp.array([1, 2, 3]), jnp.array([4, 5, 6])
     assert float(cost_spec(Outcome(jnp.float32(0), exact, paper, {}, jnp.int32(0)))) == charged
 
 
-def test_agents_of_one_seed_are_judged_in_the_same_worlds(begun):
-    """Those of another seed in others: by the protocol's seed and the run's, and by nothing else."""
+def test_agents_of_one_seed_are_evaluated_on_the_same_episodes(begun):
+    """The episode keys depend on the evaluation seed and the run's seed, and on nothing else."""
     *_, state = begun
     weighed = weights(jax.tree.map(lambda x: x[0], state.params))
     runs = [RUN, replace(RUN, method_settings={"weight": 0.1}), replace(RUN, seed=7)]
-    _, judged, _ = rollout.assemble([rollout.Agent(run, weighed) for run in runs], rollout.EvalConfig(num_envs=2, seed=5))
+    _, members, _ = rollout.assemble(
+        [rollout.Agent(run, weighed) for run in runs], rollout.EvalConfig(num_envs=2, seed=5)
+    )
     expected = [jax.random.fold_in(jax.random.key(5), seed) for seed in (3, 3, 7)]
-    assert jax.random.key_data(judged.keys).tolist() == [jax.random.key_data(key).tolist() for key in expected]
+    assert jax.random.key_data(members.keys).tolist() == [jax.random.key_data(key).tolist() for key in expected]
 
 
-def test_going_on_drops_what_was_logged_after_the_checkpoint(tmp_path):
+def test_resuming_drops_metrics_after_the_checkpoint(tmp_path):
     folder = RunFolder(tmp_path)
     folder.append_metrics([{"update": update} for update in range(1, 9)])
     folder.metrics.write_text(folder.metrics.read_text() + '{"update": 9, "ret')
@@ -126,7 +128,7 @@ def test_going_on_drops_what_was_logged_after_the_checkpoint(tmp_path):
     assert [json.loads(line)["update"] for line in folder.metrics.read_text().splitlines()] == [1, 2, 3, 4, 5]
 
 
-def test_going_on_begins_at_the_newest_checkpoint(tmp_path):
+def test_resuming_starts_at_the_newest_checkpoint(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     for update in (4, 12):
         checkpoints.save(update, {"update": np.int32(update)})

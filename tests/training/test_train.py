@@ -19,13 +19,13 @@ import pytest
 
 from perepisode.cli import EXIT_DISK, EXIT_DIVERGED, EXIT_RESUME, EXIT_USAGE, Train, run
 from perepisode.config import ConfigError
-from perepisode.environments.temptation import MINIATURE
-from perepisode.runs import Run, RunFolder, find, held
+from perepisode.environments.temptation import TEMPTATION_PPO
+from perepisode.runs import Run, RunFolder, file_lock, find_run_folders
 from perepisode.training import train as training
 from perepisode.training.checkpoints import Checkpoints
-from perepisode.training.train import DiskTrouble, TrainingOptions, train
+from perepisode.training.train import DiskError, TrainingOptions, train
 
-CONFIG = replace(MINIATURE, num_envs=8, num_steps=16, update_epochs=1, num_minibatches=2, hidden_size=8)
+CONFIG = replace(TEMPTATION_PPO, num_envs=8, num_steps=16, update_epochs=1, num_minibatches=2, hidden_size=8)
 UPDATES = 60
 RUNS = [
     Run(
@@ -43,7 +43,7 @@ RUNS = [
 
 
 def options(out, **changes):
-    return TrainingOptions(out=Path(out), chunk=5, checkpoint_seconds=0.0, **{"say": print, **changes})
+    return TrainingOptions(out=Path(out), chunk=5, checkpoint_seconds=0.0, **{"log": print, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def finished(tmp_path_factory):
 def results(out):
     """What must be the same however often a run was interrupted: weights to the bit, metrics but for the clock."""
     found = {}
-    for folder in find(Path(out)):
+    for folder in find_run_folders(Path(out)):
         rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
         for row in rows:
             row.pop("clock")
@@ -68,28 +68,28 @@ def results(out):
 def start(out):
     """The same training in a process of its own."""
     program = (
-        "import sys; from pathlib import Path; from tests.training.test_train import RUNS, options, train, told;"
-        "sys.exit(told(lambda: train(RUNS, options(Path(sys.argv[1])))))"
+        "import sys; from pathlib import Path; from tests.training.test_train import RUNS, exit_code, options, train;"
+        "sys.exit(exit_code(lambda: train(RUNS, options(Path(sys.argv[1])))))"
     )
     return subprocess.Popen(
         [sys.executable, "-c", program, str(out)], cwd=Path(__file__).parents[2], stderr=subprocess.PIPE
     )
 
 
-def told(call):
-    """The call's exit code, as the command line gives it."""
+def exit_code(call):
+    """The exit code that the command line returns for this call."""
     return run(lambda: 0 if call() else 1)
 
 
 def wait_for_rows(out, rows, process):
     while process.poll() is None:
-        if any(len(f.metrics.read_text().splitlines()) >= rows for f in find(out) if f.metrics.exists()):
+        if any(len(f.metrics.read_text().splitlines()) >= rows for f in find_run_folders(out) if f.metrics.exists()):
             return
         time.sleep(0.005)
 
 
 def test_a_finished_run_is_complete(finished):
-    folders = find(finished)
+    folders = find_run_folders(finished)
     assert len(folders) == 2
     for folder in folders:
         assert folder.done
@@ -118,7 +118,7 @@ def test_methods_that_train_together_leave_what_each_leaves_alone(tmp_path):
         replace(short[0], method=name, method_settings=own) for name, own in (("esr", {"budget": 1}), ("saute", {}))
     ]
     with pytest.raises(training.Interrupted):
-        train(short, options(tmp_path / "together", asked=lambda: "SIGUSR1"))
+        train(short, options(tmp_path / "together", pending_signal=lambda: "SIGUSR1"))
     train(short, options(tmp_path / "together"))
     for one in short:
         train([one], options(tmp_path / "alone"))
@@ -133,7 +133,7 @@ def test_kill_nine_and_resume_equals_uninterrupted(finished, tmp_path, attempt):
     wait_for_rows(tmp_path, random.Random(time.time_ns()).randint(1, UPDATES // 2), process)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not any(folder.done for folder in find(tmp_path)), "it was done before it could be killed"
+    assert not any(folder.done for folder in find_run_folders(tmp_path)), "it was done before it could be killed"
     again = start(tmp_path)
     assert again.wait(timeout=300) == 0, again.stderr.read().decode()[-2000:]
     assert results(tmp_path) == results(finished)
@@ -154,18 +154,18 @@ def test_a_signal_checkpoints_and_says_resume_me(finished, tmp_path, number):
 def test_a_signal_that_came_before_the_loop_is_heeded(finished, tmp_path):
     """JAX can swallow what a handler raises while it compiles; the note of it must still count."""
     with pytest.raises(training.Interrupted, match="SIGUSR1 after 5 of"):
-        train(RUNS, options(tmp_path, asked=lambda: "SIGUSR1"))
+        train(RUNS, options(tmp_path, pending_signal=lambda: "SIGUSR1"))
     train(RUNS, options(tmp_path))
     assert results(tmp_path) == results(finished)
 
 
 def stopped_halfway(tmp_path, monkeypatch):
     """A population interrupted after a few checkpoints, in this process."""
-    asked = iter([None] * 6 + ["SIGTERM"] * 2)
+    received = iter([None] * 6 + ["SIGTERM"] * 2)
     monkeypatch.setattr(
         training.Signals,
-        "asked",
-        property(lambda self: next(asked, "SIGTERM"), lambda self, value: None),
+        "received",
+        property(lambda self: next(received, "SIGTERM"), lambda self, value: None),
         raising=False,
     )
     with pytest.raises(training.Interrupted):
@@ -189,7 +189,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(finished, tmp_
             content[len(content) // 2] ^= 0xFF
             path.write_bytes(content)
     said = []
-    train(RUNS, options(tmp_path, say=said.append))
+    train(RUNS, options(tmp_path, log=said.append))
     assert any(f"checkpoint {checkpoints[-1].name} is damaged" in line for line in said), said
     assert results(tmp_path) == results(finished)
 
@@ -203,9 +203,9 @@ def test_a_full_disk_is_one_clear_line_and_harms_nothing(tmp_path):
     ):
         pytest.skip("cannot mount a small disk here")
     try:
-        with pytest.raises(DiskTrouble, match="what was written before is whole"):
+        with pytest.raises(DiskError, match="earlier files are intact"):
             train(RUNS, options(disk))
-        for folder in find(disk):
+        for folder in find_run_folders(disk):
             folder.read()
             assert not folder.done
             for line in folder.metrics.read_text().splitlines()[:-1] if folder.metrics.exists() else ():
@@ -224,13 +224,13 @@ def test_an_unwritable_folder_exits_with_its_own_code(tmp_path, capsys):
 def test_only_one_process_trains_a_population(tmp_path):
     home = tmp_path / "populations" / training.population_id(RUNS)
     said = f"is being run by process {os.getpid()}.*; wait for it"
-    with held(home / "lock", "it"), pytest.raises(ConfigError, match=said):
+    with file_lock(home / "lock", "it"), pytest.raises(ConfigError, match=said):
         train(RUNS, options(tmp_path))
 
 
 def test_a_folder_of_another_version_is_refused(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "out")
-    folder = find(tmp_path / "out")[0]
+    folder = find_run_folders(tmp_path / "out")[0]
     plain = json.loads((folder.path / "run.json").read_text())
     (folder.path / "run.json").write_text(json.dumps({**plain, "gamma": 0.5}))
     with pytest.raises(ConfigError, match="another version or edited"):
@@ -245,7 +245,7 @@ def test_a_folder_of_another_version_is_refused(finished, tmp_path):
 
 def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "out")
-    folder = find(tmp_path / "out")[0].path
+    folder = find_run_folders(tmp_path / "out")[0].path
     content = bytearray((folder / "policy.safetensors").read_bytes())
     content[-1] ^= 1
     (folder / "policy.safetensors").write_bytes(content)
@@ -265,29 +265,41 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"method": ("magic",)}, "method 'magic' is unknown; choose from unconstrained"),
         ({"env": "minecraft"}, "env 'minecraft' is unknown"),
         ({"dilemma": "lying"}, "dilemma 'lying' is unknown"),
-        ({"set": ("num_envs=10", "num_minibatches=4")}, "num_envs=10 does not divide into num_minibatches=4; use a multiple of 4"),
+        (
+            {"set": ("num_envs=10", "num_minibatches=4")},
+            "num_envs=10 does not divide into num_minibatches=4; use a multiple of 4",
+        ),
         ({"set": ("budget=-1",)}, "budget=-1 is out of range; budget must be a number, at least 0"),
-        ({"set": ("budget=one",)}, "budget='one' is no number"),
-        ({"steps": float("nan")}, "steps=nan is out of range"),
-        ({"steps": 1e99}, r"steps=1e\+99 is out of range; steps must be a number, at least 1 and at most 1e\+15"),
+        ({"set": ("budget=one",)}, "budget='one' is not a number"),
+        ({"total_timesteps": float("nan")}, "total_timesteps=nan is out of range"),
+        (
+            {"total_timesteps": 1e99},
+            r"total_timesteps=1e\+99 is out of range; total_timesteps must be a number, at least 1 and at most 1e\+15",
+        ),
         ({"seeds": (-1,)}, "seeds=-1 is out of range; seeds must be a whole number, at least 0 and at most 4294967295"),
         ({"seeds": (99999999999999999999,)}, "seeds=99999999999999999999 is out of range"),
         ({"chunk": 0}, "chunk=0 is out of range; chunk must be a whole number, at least 1"),
         ({"checkpoint_seconds": -1.0}, "checkpoint_seconds=-1.0 is out of range"),
         ({"method": ("ser",), "set": ("weight=inf",)}, "weight=inf is out of range"),
-        ({"method": ("lagrangian",), "set": ("budget=1", "lambda_lr=fast")}, "lambda_lr='fast' is no number; rate must be"),
+        (
+            {"method": ("lagrangian",), "set": ("budget=1", "lambda_lr=fast")},
+            "lambda_lr='fast' is not a number; lambda_lr must be",
+        ),
         ({"set": ("budget=nan",)}, "budget=nan is out of range"),
         ({"set": ("rho_u=inf",)}, "rho_u=inf is out of range"),
-        ({"set": ("offer_prob=1.5",)}, "offer_prob=1.5 is out of range; chance must be a number, at least 0 and at most 1"),
-        ({"set": ("horizon=2.5",)}, "horizon=2.5 is no whole number"),
+        (
+            {"set": ("offer_prob=1.5",)},
+            "offer_prob=1.5 is out of range; offer_prob must be a number, at least 0 and at most 1",
+        ),
+        ({"set": ("horizon=2.5",)}, "horizon=2.5 is not a whole number"),
         ({"set": ("learning_rate=0",)}, "learning_rate=0 is out of range; learning_rate must be a number, above 0"),
-        ({"set": ("anneal_lr=maybe",)}, "anneal_lr=maybe is neither true nor false"),
+        ({"set": ("anneal_lr=maybe",)}, "anneal_lr=maybe must be true or false"),
         ({"set": ("budget=1,2,1",)}, "--budget 1 2 1 names a value twice"),
         ({"set": ("budget=1", "budget=2")}, "budget is given twice"),
         ({"gamma": (0.0,)}, "gamma=0.0 is out of range; gamma must be a number, above 0 and at most 1"),
         ({"gamma": (1.01,)}, "gamma=1.01 is out of range"),
-        ({"steps": 10}, "less than one rollout"),
-        ({"method": ("esr_distilled",)}, "needs utility; give --set utility="),
+        ({"total_timesteps": 10}, "less than one rollout"),
+        ({"method": ("esr_distilled",)}, "needs utility; give --utility"),
         ({"method": ("esr_distilled",), "set": ("utility=nowhere.json",)}, "nowhere.json cannot be read"),
         ({"set": ("colour=red",)}, "no setting is called 'colour' here; esr has budget, .*; temptation has horizon"),
         ({"set": ("colour",)}, "write name=value"),
@@ -301,12 +313,15 @@ def test_a_damaged_or_unfinished_policy_is_refused(finished, tmp_path):
         ({"method": ("esr:budget=1:budget=2",)}, "budget is given twice; give its values together: budget=1,2"),
         ({"method": ("esr:budget=1,1",)}, "--budget 1 1 names a value twice"),
         ({"method": ("esr:budget=-1", "unconstrained")}, "budget=-1 is out of range"),
-        ({"method": ("ser:weight=1", "esr"), "set": ("lambda_lr=1",)}, "no setting is called 'rate' here; ser has weight"),
+        (
+            {"method": ("ser:weight=1", "esr"), "set": ("lambda_lr=1",)},
+            "no setting is called 'lambda_lr' here; ser has weight",
+        ),
         ({"method": ("ser", "unconstrained")}, "ser needs weight"),
         ({"method": ("esr:budget=1",), "set": ("budget=2",)}, "budget is given twice: every method that has it was"),
         (
             {"method": ("esr", "saute", "lagrangian"), "set": ("budget=1",)},
-            "budget means 'k, violations that an episode may have' to .* and 'd, violations an episode on average' to "
+            "budget means 'k, violations allowed per episode' to .* and 'd, mean violations allowed per episode' to "
             r"lagrangian; give each its own: --method esr:budget=\.\.\. saute:budget=\.\.\. lagrangian:budget=",
         ),
         ({"set": ("precision=fp8",)}, "precision 'fp8' is unknown; choose from bf16, fp32"),
@@ -363,7 +378,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints._manager, "save", lambda *a, **k: may_write.wait(60) and write(*a, **k))
     state = {"x": jnp.arange(4.0)}
     checkpoints.save(1, state)  # returns though nothing is written yet
-    checkpoints.heed()
+    checkpoints.raise_write_error()
     assert not list((tmp_path / "checkpoints").glob("1"))
     may_write.set()
     checkpoints.wait()

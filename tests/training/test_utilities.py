@@ -19,11 +19,11 @@ def test_tlo_by_hand():
 
 
 @given(st.floats(0, 6), st.floats(0, 20), st.floats(1, 30))
-def test_tlo_of_nothing_is_zero(budget, charge, sharpness):
-    assert float(Esr(budget, charge, sharpness).u(0.0, 0.0)) == 0.0
+def test_tlo_is_zero_at_the_origin(budget, rho_u, sharpness):
+    assert float(Esr(budget, rho_u, sharpness).u(0.0, 0.0)) == 0.0
 
 
-def test_positive_ethical_return_is_no_violation():
+def test_a_positive_ethical_return_is_not_a_violation():
     assert float(Esr(0).u(20.0, 5.0)) == pytest.approx(float(Esr(0).u(20.0, 0.0)))
 
 

@@ -1,12 +1,11 @@
-"""Trained agents as files: those that ship with the package, and those that anybody exports.
+"""Trained agents: those bundled with the package, exported files and run folders.
 
-    agent = agents.load("no_killing/esr-k1")        # or the path of an exported file, or a run folder
-    mind = agent.begin()                            # a new episode: no memory, nothing accrued
-    action, mind = agent.act(mind, state, key)      # `state` of `agent.world`; draws from the trained policy
-    mind = agent.after(mind, outcome)               # `outcome` of the step: the agent is told what it has accrued
-                                                    # once `outcome.ended`, the next episode needs a new mind
+    agent = agents.load("no_killing/esr-k1")        # or the path of an exported file or a run folder
+    carry = agent.initial_carry()                   # at the start of every episode
+    action, carry = agent.act(carry, state, key)    # samples from the policy; `state` is a state of `agent.env`
+    carry = agent.update(carry, outcome)            # adds the step's reward and cost, which some agents observe
 
-Nothing here starts a device until an agent is loaded.
+No device starts until an agent is loaded.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perepisode.zoo import AgentFile, AgentSource, bundled, find, names, one
+from perepisode.zoo import AgentFile, AgentSource, bundled, find, find_one, names
 
 if TYPE_CHECKING:
     from perepisode.evaluation.policy import Policy
 
-__all__ = ["AgentFile", "AgentSource", "find", "load", "names", "one", "bundled"]
+__all__ = ["AgentFile", "AgentSource", "bundled", "find", "find_one", "load", "names"]
 
 
 def load(name: str | Path) -> Policy:
     """The agent of this name, file or run folder, ready to act."""
     from perepisode.evaluation.policy import Policy
 
-    return Policy.of(one(name))
+    return Policy.of(find_one(name))

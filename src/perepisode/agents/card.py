@@ -1,4 +1,4 @@
-"""A model card: what an agent is, what it does in its worst episodes, how to load it, what it is not for."""
+"""Model cards: what an agent is, what it does in its worst episodes, how to load it and what it is not for."""
 
 from pathlib import Path
 
@@ -6,40 +6,39 @@ from jinja2 import TemplateError
 
 from perepisode import safe_io
 from perepisode.config import ConfigError
-from perepisode.report import formatting
-from perepisode.report.links import filled
+from perepisode.report import formatting, links
 from perepisode.report.style import dilemma_name, look
+from perepisode.zoo import quantization
 from perepisode.zoo.agent_file import ENDING, FETCH, AgentFile
 from perepisode.zoo.registry import BUNDLED
 
 
-def text(file: AgentFile) -> str:
-    """The card of an agent, written from its JSON alone."""
+def render(file: AgentFile) -> str:
+    """The card of an agent, from its JSON alone."""
     try:
-        return "\n".join(map(safe_io.visible, _text(file).split("\n")))
+        return "\n".join(map(safe_io.printable, _render(file).split("\n")))
     except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError, TemplateError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(
-            f"{file.beside('.json')} does not say what an agent's file says ({error!r}); {FETCH}"
-        ) from None
+        raise ConfigError(f"{file.sibling('.json')} lacks entries of an agent file ({error!r}); {FETCH}") from None
 
 
-def _text(file: AgentFile) -> str:
-    about, run = file.about, file.read()
-    judged, trained = about["evaluation"], about["trained"]
-    seen = judged.get("seen_by_paper_detector", judged["violations"])
-    card = filled(
+def _render(file: AgentFile) -> str:
+    metadata, run = file.metadata, file.read()
+    evaluation, trained = metadata["evaluation"], metadata["trained"]
+    detected, exact = evaluation.get("seen_by_paper_detector", evaluation["violations"]), evaluation["violations"]
+    card = links.render(
         Path(__file__).with_name("card_template.md"),
         formatting=formatting,
         name=name_of(file),
         run=run,
-        about=about,
-        judged=judged,
-        trained=trained,
-        protocol=judged.get("protocol", {}),
+        metadata=metadata,
+        evaluation=evaluation,
+        config=evaluation.get("protocol", {}),
         device=_device(trained.get("device")),
-        missed=1 - seen / judged["violations"] if seen < judged["violations"] else 0,
+        version=(trained.get("versions") or {}).get("perepisode", "of an unknown version"),
+        missed=1 - detected / exact if detected < exact else 0,
+        quantization=quantization.METHOD.capitalize(),
         look=look,
         dilemma_name=dilemma_name,
     )
@@ -47,12 +46,12 @@ def _text(file: AgentFile) -> str:
 
 
 def name_of(file: AgentFile) -> str:
-    """What a person types: the name of an agent that ships, or of the file."""
-    inside = file.path.is_relative_to(BUNDLED)
-    return file.path.relative_to(BUNDLED).as_posix().removesuffix(ENDING) if inside else file.path.name
+    """How a user names the agent: a bundled agent's name, or the name of the file."""
+    bundled = file.path.is_relative_to(BUNDLED)
+    return file.path.relative_to(BUNDLED).as_posix().removesuffix(ENDING) if bundled else file.path.name
 
 
-def _device(stated: str | None) -> str:
+def _device(recorded: str | None) -> str:
     """ "gpu: NVIDIA H200 x 1" → "NVIDIA H200"."""
-    kind, _, name = (stated or "an unknown device").removesuffix(" x 1").partition(": ")
-    return name if name and name != kind else f"a {kind}" if name else kind
+    platform, _, name = (recorded or "an unknown device").removesuffix(" x 1").partition(": ")
+    return name if name and name != platform else f"a {platform}" if name else platform

@@ -1,4 +1,4 @@
-"""What a world is: one class that plays, and says how it is called, trained, judged and shown.
+"""The environment interface: one class with the dynamics, the dilemmas, and defaults for training and evaluation.
 
     @register_env
     class Corridor(Environment):
@@ -10,7 +10,7 @@
         def step(self, key, state, action): ...
         def observe(self, state): ...
 
-Its fields are its options.  The rest has a plain fallback (docs/tutorials/bring-your-environment.md).
+Its fields are its options.  Everything else has a default (docs/tutorials/bring-your-environment.md).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Observation = Any
 
 
 class EndCause(IntEnum):
-    """Why an episode ended.  `ENFORCED` comes from an objective during training, never from a world."""
+    """Why an episode ended.  `ENFORCED` comes from an objective during training, never from an environment."""
 
     RUNNING = 0
     DEATH = 1
@@ -43,12 +43,12 @@ class EndCause(IntEnum):
 
 @pytree
 class Outcome:
-    """What happened in one step of one world, before any objective has its say."""
+    """The result of one step of one environment, independent of any objective."""
 
     task_reward: jax.Array  # float32, the native reward
     violations: jax.Array  # int32[dilemma], exact
-    paper_violations: jax.Array  # int32[dilemma], what the paper's state difference sees
-    info: dict[str, jax.Array]  # int32 each: counts that are no violations, e.g. despawns
+    paper_violations: jax.Array  # int32[dilemma], as counted by the paper's state difference
+    info: dict[str, jax.Array]  # int32 each: counts other than violations, e.g. despawns
     end_cause: jax.Array  # int32, an EndCause
 
     @property
@@ -57,17 +57,17 @@ class Outcome:
         return self.end_cause != EndCause.RUNNING
 
 
-NEVER = 2**31 - 1  # steps: a time that no episode reaches
+UNLIMITED_STEPS = 2**31 - 1  # `max_episode_steps` of an environment without a time limit
 
 
 @pytree
 class SparseOneHot:
-    """A vector of zeros with a few ones, given by where they are; an index of `size` or more stands for none.
+    """A vector of zeros and a few ones, stored as the indices of the ones; an index of `size` or more means none.
 
-    A layer reads it by adding up rows of its kernel, which is far cheaper than a product with the zeros.
+    A layer sums the indexed rows of its kernel, which is far cheaper than a dense product.
     """
 
-    index: jax.Array  # [..., ones], all different where they are below `size`
+    index: jax.Array  # [..., ones], distinct where below `size`
     size: int = static()
 
     @property
@@ -75,19 +75,19 @@ class SparseOneHot:
         return (*self.index.shape[:-1], self.size)
 
     def dense(self, dtype="float32") -> jax.Array:
-        """The vector itself."""
+        """The dense vector."""
         rows = self.index.size // self.index.shape[-1]
         return self.write(jnp.zeros((rows, self.size), dtype), 1).reshape(self.shape)
 
     def write(self, into: jax.Array, value: int) -> jax.Array:
-        """`into` [rows, size] with this value where the ones are."""
+        """`into` [rows, size] with this value at the ones."""
         index = self.index.reshape(into.shape[0], -1).astype(jnp.int32)
         rows = jnp.arange(into.shape[0])[:, None]
         return into.at[rows, index].set(value, mode="drop", unique_indices=True)
 
 
 class Footprint(NamedTuple):
-    """What one world takes: bytes of its state and of what is stored of an observation, and inputs of the network."""
+    """Size of one environment: bytes of its state, bytes of a stored observation, and network inputs."""
 
     state: int
     observation: int
@@ -95,110 +95,110 @@ class Footprint(NamedTuple):
 
 
 class Environment:
-    """Pure functions over pytrees of ONE world; the caller vmaps.  A world never resets itself."""
+    """Pure functions over pytrees of ONE environment; the caller vmaps.  There is no automatic reset."""
 
     name: ClassVar[str]
     dilemmas: ClassVar[tuple[str, ...]]  # order of Outcome.violations
     info_keys: ClassVar[tuple[str, ...]] = ()  # keys of Outcome.info
     actions: ClassVar[int]
-    version: ClassVar[int] = 1  # raised when what it counts changes: a part of a run's id from 2 on
-    violation_names: ClassVar[Mapping[str, str]] = {}  # what a violation of a dilemma is, where a word or two say it
-    made_with: ClassVar[tuple[Any, ...]] = ()  # classes and functions that it plays by: a run remembers them too
-    making: ClassVar[str] = ""  # what a call that made it was given, as text: a run remembers that too
-    reference: ClassVar[str] = ""  # package that sets results beside published ones (paper_comparison)
+    version: ClassVar[int] = 1  # increment it when counts change; part of a run's id from 2 on
+    violation_names: ClassVar[Mapping[str, str]] = {}  # short description of each dilemma's violations
+    source_objects: ClassVar[tuple[Any, ...]] = ()  # further classes and functions whose source files a run records
+    constructor_args: ClassVar[str] = ""  # description of a factory's arguments, recorded by a run
+    reference: ClassVar[str] = ""  # package that compares results with published ones (paper_comparison)
 
-    # unless somebody says otherwise
+    # defaults of training and evaluation
     ppo: ClassVar[PPOConfig] = PPOConfig()
-    total_timesteps: ClassVar[int] = 1_000_000  # of each run
-    eval_config: ClassVar[EvalConfig] = EvalConfig()  # by which a study judges
-    sweep: ClassVar[SweepGrid] = SweepGrid()  # of its matrix of runs
-    population_size: ClassVar[int] = 16  # runs a population: beyond this a device gets little faster
-    speed: ClassVar[float] = 1e5  # environment steps a second of a full population
-    measured_on: ClassVar[str] = ""  # the GPU on which that was measured; empty where it is a guess
+    total_timesteps: ClassVar[int] = 1_000_000  # per run
+    eval_config: ClassVar[EvalConfig] = EvalConfig()  # protocol of a study
+    sweep: ClassVar[SweepGrid] = SweepGrid()  # grid of a study
+    population_size: ClassVar[int] = 16  # runs per population; more gain little throughput
+    speed: ClassVar[float] = 1e5  # environment steps per second of a full population
+    measured_on: ClassVar[str] = ""  # the GPU on which `speed` was measured; empty for a guess
 
     def __post_init__(self):
         settings.check(type(self), {name: getattr(self, name) for name in settings.of(type(self))}, self.name)
 
-    # ---- what it must offer
+    # ---- required
 
     def reset(self, key: Key) -> State:
-        """A fresh world, a function of the key alone."""
+        """The initial state, a function of the key alone."""
         raise NotImplementedError
 
     def step(self, key: Key, state: State, action: jax.Array) -> tuple[State, Outcome]:
         raise NotImplementedError
 
     def observe(self, state: State) -> Observation:
-        """What the agent sees, compact: small integers wherever the features are one-hot."""
+        """The observation in compact form: small integers for one-hot features."""
         raise NotImplementedError
 
-    # ---- what it may offer
+    # ---- optional
 
     def encode(self, observation: Observation, dtype="float32") -> tuple[jax.Array | SparseOneHot, ...]:
-        """The network's input as a tuple of feature vectors; together they are one input vector.
+        """The network input as a tuple of feature vectors, concatenated in this order.
 
-        They stay apart so that a first layer can treat each in the cheapest way.
+        Separate vectors allow the first layer to use the cheapest product for each.
         """
         return (observation.astype(dtype),)
 
     def vector(self, observation: Observation) -> jax.Array:
-        """float32[features]: what agents of other libraries see; `encode`'s features in one piece."""
+        """float32[features]: the concatenated features of `encode`, as other libraries observe them."""
         parts = (part.dense() if isinstance(part, SparseOneHot) else part for part in self.encode(observation))
         return jnp.concatenate(list(parts), axis=-1)
 
     @property
     def max_episode_steps(self) -> int:
-        """Steps after which an episode has ended at the latest; as many as can be counted where none is known."""
-        return NEVER
+        """The time limit of an episode in steps; UNLIMITED_STEPS if there is none."""
+        return UNLIMITED_STEPS
 
     def footprint(self) -> Footprint:
-        """Found by tracing; a world that is slow to trace states it."""
+        """Determined by tracing; environments that are slow to trace override it."""
         state = jax.eval_shape(self.reset, jax.eval_shape(lambda: jax.random.key(0)))
         seen = jax.eval_shape(self.observe, state)
         inputs = sum(part.shape[-1] for part in jax.eval_shape(self.encode, seen))
-        held, stored = (sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)) for tree in (state, seen))
-        return Footprint(held, stored, inputs)
+        state_bytes, stored = (sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)) for tree in (state, seen))
+        return Footprint(state_bytes, stored, inputs)
 
     def violation_possible(self, state: State) -> jax.Array:
-        """bool[dilemma]: whether the agent could commit a violation of it now; for replays, so a coarse answer does."""
+        """bool[dilemma]: whether a violation is possible now.  Used by replays only, so an approximation is enough."""
         return jnp.zeros(len(self.dilemmas), bool)
 
     def describe(self, action: int, outcome: Outcome) -> str:
-        """What the agent did in a step, in words."""
+        """A short description of the agent's step, for replays."""
         return f"action {action}"
 
-    stakes: ClassVar[str] = ""  # what `stake` measures, as a title; "" where it measures nothing
+    stakes: ClassVar[str] = ""  # title of `stake`; "" if it is unused
 
     def stake(self, state: State) -> jax.Array:
-        """float: what a violation would pay now, for replays."""
+        """float: task reward that a violation would earn now, for replays."""
         return jnp.zeros(())
 
-    draw: Any = None  # draw(state) -> uint8[height, width, 3], a picture for replays; None where there are none
+    draw: Any = None  # draw(state) -> uint8[height, width, 3], a frame of a replay; None if not rendered
 
-    exact: Any = None  # a module with its exact optima (temptation/exact.py); None where they are not known
+    exact: Any = None  # a module with exact optima (temptation/exact.py); None if unknown
 
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}
 MAX_ACTIONS = 2**16
 
 
-def action_type(env: Environment) -> str:
-    """How a table holds an action: in a byte where that is enough."""
+def action_dtype(env: Environment) -> str:
+    """The smallest integer dtype that holds an action in a table."""
     return "uint8" if env.actions <= 2**8 else "uint16"
 
 
 @dataclass_transform(frozen_default=True)
 def register_env(cls):
-    """A frozen dataclass, known by its name from now on."""
-    made = dataclass(frozen=True)(cls)
-    _well_said(made)
-    plugins.note(made)
-    settings.declare("environment", made, ("name", "dilemmas", "actions"), ENVIRONMENTS)
-    return made
+    """Make the class a frozen dataclass and register it by its name."""
+    env_class = dataclass(frozen=True)(cls)
+    _check_declaration(env_class)
+    plugins.record_sources(env_class)
+    settings.declare("environment", env_class, ("name", "dilemmas", "actions"), ENVIRONMENTS)
+    return env_class
 
 
-def _well_said(cls: type[Environment]) -> None:
-    """Refuse a declaration that no program could be built on; what is missing altogether is refused by `declare`."""
+def _check_declaration(cls: type[Environment]) -> None:
+    """Raise ConfigError for invalid attributes; `settings.declare` reports missing ones."""
     actions, dilemmas = getattr(cls, "actions", 1), getattr(cls, "dilemmas", ("harm",))
     if not isinstance(actions, int) or not 1 <= actions <= MAX_ACTIONS:
         raise ConfigError(
@@ -206,6 +206,6 @@ def _well_said(cls: type[Environment]) -> None:
         )
     if not isinstance(dilemmas, tuple) or not dilemmas or len(set(dilemmas)) < len(dilemmas):
         raise ConfigError(f"{cls.__name__} has dilemmas = {dilemmas!r}; it must be a tuple of names, such as ('harm',)")
-    for name in (getattr(cls, "name", "env"), *dilemmas):  # they are parts of files' and environments' names
+    for name in (getattr(cls, "name", "env"), *dilemmas):  # they become parts of file names and environment ids
         if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
-            raise ConfigError(f"{cls.__name__}: the name {name!r} is refused; use letters, digits, '_', '-' and '.'")
+            raise ConfigError(f"{cls.__name__}: invalid name {name!r}; use letters, digits, '_', '-' and '.'")

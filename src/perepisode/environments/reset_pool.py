@@ -1,7 +1,7 @@
-"""ResetPool worlds for finished episodes: made in batches, handed out in order, each used once.
+"""Reset states for finished episodes: generated in batches, assigned in order, each used once.
 
-The n-th episode of a run lives in a world that is a function of the run's key and n alone.  Batch size and the order
-in which batches are made therefore change nothing but speed, and any episode can be replayed from its number.
+The n-th episode of a run starts in a state that is a function of the run's key and n alone.  Batch size and the order
+in which batches are generated therefore affect only speed, and any episode can be replayed from its number.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from perepisode.environments.base import Environment
 from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree
 
-SMALL = 256  # elements of an array of one world
+SMALL = 256  # elements of one environment's array, up to which the whole batch is rewritten
 
 
 def episode_key(run_key: jax.Array, episode_id: jax.Array) -> jax.Array:
-    """Key of the run's episode number `serial`; all its randomness comes from here."""
+    """Key of the run's episode number `episode_id`, the source of all its randomness."""
     return jax.random.fold_in(run_key, episode_id)
 
 
@@ -26,52 +26,52 @@ def reset_key(episode: jax.Array) -> jax.Array:
 
 
 def step_key(episode: jax.Array, time: jax.Array) -> jax.Array:
-    """Key of the world's step at `time` (0 for the first)."""
+    """Key of the environment step at `time` (0 for the first)."""
     return jax.random.fold_in(episode, 2 * time + 1)
 
 
 def action_key(episode: jax.Array, time: jax.Array) -> jax.Array:
-    """Key of the policy's choice at `time`."""
+    """Key for sampling the action at `time`."""
     return jax.random.fold_in(episode, 2 * time + 2)
 
 
 @pytree
 class ResetPool:
-    """A batch of unused worlds for each run of a population, [run, slot, ...]."""
+    """A batch of unused reset states for each run of a population, [run, slot, ...]."""
 
-    worlds: object
-    first: jax.Array  # int32[run]: serial of slot 0
-    handed: jax.Array  # int32[run]: serial of the next world to be handed out
+    states: object
+    first_id: jax.Array  # int32[run]: episode id of slot 0
+    next_id: jax.Array  # int32[run]: episode id of the next state to assign
 
 
-def make(env: Environment, run_keys: jax.Array, first: jax.Array, size: int) -> ResetPool:
-    """Worlds `first`, `first` + 1, … of every run."""
-    episode_ids = first[:, None] + jnp.arange(size)
+def make(env: Environment, run_keys: jax.Array, first_id: jax.Array, size: int) -> ResetPool:
+    """Reset states of episodes `first_id`, `first_id` + 1, … of every run."""
+    episode_ids = first_id[:, None] + jnp.arange(size)
 
-    def one(run_key, episode_id):
+    def reset(run_key, episode_id):
         return env.reset(reset_key(episode_key(run_key, episode_id)))
 
-    worlds = jax.vmap(jax.vmap(one, in_axes=(None, 0)))(run_keys, episode_ids)
-    return ResetPool(worlds, first, first)
+    states = jax.vmap(jax.vmap(reset, in_axes=(None, 0)))(run_keys, episode_ids)
+    return ResetPool(states, first_id, first_id)
 
 
 def empty_pool(env: Environment, run_keys: jax.Array, envs: int, size: int) -> tuple[object, ResetPool]:
-    """Places for `envs` worlds of every run, and for `size` fresh ones, all still to be made.
+    """Placeholder states for `envs` environments of every run, and an exhausted pool of `size` reset states.
 
-    Making a world is the largest thing to compile.  `assign_resets` does it for the first episodes as for all others, so
-    that it is compiled in no other program.
+    World generation dominates compilation time.  `assign_resets` generates the first episodes like all others, so no
+    other program has to compile it.
     """
     shapes = jax.eval_shape(env.reset, jax.random.key(0))
     runs = run_keys.shape[0]
 
-    def places(count):
-        return jax.tree.map(lambda leaf: _blank((runs, count, *leaf.shape), leaf.dtype), shapes)
+    def placeholders(count):
+        return jax.tree.map(lambda leaf: _zeros((runs, count, *leaf.shape), leaf.dtype), shapes)
 
-    nothing = jnp.zeros(runs, jnp.int32)
-    return places(envs), ResetPool(places(size), first=nothing - size, handed=nothing)
+    zero = jnp.zeros(runs, jnp.int32)
+    return placeholders(envs), ResetPool(placeholders(size), first_id=zero - size, next_id=zero)
 
 
-def _blank(shape, dtype) -> jax.Array:
+def _zeros(shape, dtype) -> jax.Array:
     if jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return jnp.broadcast_to(jax.random.key(0), shape)
     return jnp.zeros(shape, dtype)
@@ -80,62 +80,66 @@ def _blank(shape, dtype) -> jax.Array:
 def assign_resets(
     env: Environment, run_keys: jax.Array, pool: ResetPool, states: object, episode_ids: jax.Array, ended: jax.Array
 ) -> tuple[ResetPool, object, jax.Array]:
-    """Put the next fresh world wherever `ended` [run, env]; make more when they run out.
+    """Assign the next reset state wherever `ended` [run, env]; refill the pool when it runs out.
 
-    Worlds are moved a few at a time into the finished episodes' places instead of rewriting every world's state.
+    A few states at a time are scattered to the ended environments instead of rewriting every environment's state.
     """
     envs = ended.shape[1]
-    size = jax.tree.leaves(pool.worlds)[0].shape[1]
+    size = jax.tree.leaves(pool.states)[0].shape[1]
     batch = min(size, max(16, envs // 64))
 
-    def some_wait(carry):
+    def any_waiting(carry):
         return carry[3].any()
 
-    serve = jax.vmap(lambda *one: _serve_run(batch, *one))
+    assign = jax.vmap(lambda *run: _assign_run(batch, *run))
 
-    def make_and_serve(carry):
+    def refill_and_assign(carry):
         pool, *rest = carry
-        used_up = (rest[-1].any(axis=1) & (pool.handed - pool.first >= size)).any()
-        pool = jax.lax.cond(used_up, lambda f: make(env, run_keys, f.handed, size), lambda f: f, pool)
-        return serve(pool, *rest)
+        exhausted = (rest[-1].any(axis=1) & (pool.next_id - pool.first_id >= size)).any()
+        pool = jax.lax.cond(exhausted, lambda pool: make(env, run_keys, pool.next_id, size), lambda pool: pool, pool)
+        return assign(pool, *rest)
 
     carry = (pool, states, episode_ids, ended)
     if jax.default_backend() == "gpu":
-        # nearly always enough, and a GPU stands still wherever the host looks at a condition
-        carry = serve(*carry)
-    pool, states, episode_ids, _ = jax.lax.while_loop(some_wait, make_and_serve, carry)
+        # almost always sufficient, and a GPU idles whenever the host evaluates the loop condition
+        carry = assign(*carry)
+    pool, states, episode_ids, _ = jax.lax.while_loop(any_waiting, refill_and_assign, carry)
     return pool, states, episode_ids
 
 
-def _serve_run(batch: int, pool: ResetPool, states, episode_ids, waiting):
-    """Hand at most `batch` worlds of one run to its first waiting places."""
+def _assign_run(batch: int, pool: ResetPool, states, episode_ids, waiting):
+    """Assign at most `batch` reset states of one run to its first waiting environments."""
     envs = waiting.shape[0]
-    size = jax.tree.leaves(pool.worlds)[0].shape[0]
-    used = pool.handed - pool.first
+    size = jax.tree.leaves(pool.states)[0].shape[0]
+    used = pool.next_id - pool.first_id
     count = jnp.minimum(jnp.minimum(waiting.sum(), batch), size - used)
-    turn = jnp.cumsum(waiting) - 1  # of each place among those that wait
-    served = waiting & (turn < count)
-    slot = jnp.clip(used + turn, 0, size - 1)
+    rank = jnp.cumsum(waiting) - 1  # of each environment among those that wait
+    assigned = waiting & (rank < count)
+    slot = jnp.clip(used + rank, 0, size - 1)
     lane = jnp.arange(batch)
-    # places beyond the count lie outside the array, where a scatter drops them
-    places = jnp.where(lane < count, jnp.nonzero(waiting, size=batch, fill_value=envs)[0], envs)
+    # indices beyond the count lie outside the array, where a scatter drops them
+    env_indices = jnp.where(lane < count, jnp.nonzero(waiting, size=batch, fill_value=envs)[0], envs)
     slots = jnp.minimum(used + lane, size - 1)
-    states = moved(states, pool.worlds, served, places, slot, slots)
-    episode_ids = jnp.where(served, pool.handed + turn, episode_ids)
-    return replace(pool, handed=pool.handed + count), states, episode_ids, waiting & ~served
+    states = scatter_states(states, pool.states, assigned, env_indices, slot, slots)
+    episode_ids = jnp.where(assigned, pool.next_id + rank, episode_ids)
+    return replace(pool, next_id=pool.next_id + count), states, episode_ids, waiting & ~assigned
 
 
-def moved(states, worlds, served: jax.Array, places: jax.Array, slot: Any = slice(None), slots: Any = None):
-    """The states with a fresh world in every place that is `served`, which `places` lists; other numbers in it lie
-    outside.  `slot` and `slots` say which world is for each place, and for each of `places`: its own if left out.
+def scatter_states(
+    states, new_states, assigned: jax.Array, env_indices: jax.Array, slot: Any = slice(None), slots: Any = None
+):
+    """The states with a new state in every environment that is `assigned`; `env_indices` lists those environments.
 
-    Large arrays are moved place by place.  Small ones, and there are many, all at once: on a GPU that is one kernel for
-    many of them instead of one for each.
+    Indices outside the array are dropped.  `slot` is the new state's index for each environment, `slots` for each of
+    `env_indices`; by default a new state has the index of its environment.
+
+    Large arrays are scattered by environment.  The many small ones are rewritten whole, because a GPU fuses several of
+    them into one kernel.
     """
 
-    def move(state, new):
+    def write(state, new):
         if state[0].size > SMALL:
-            return state.at[places].set(new[places if slots is None else slots], mode="drop")
-        return jnp.where(served.reshape(-1, *[1] * (state.ndim - 1)), new[slot], state)
+            return state.at[env_indices].set(new[env_indices if slots is None else slots], mode="drop")
+        return jnp.where(assigned.reshape(-1, *[1] * (state.ndim - 1)), new[slot], state)
 
-    return jax.tree.map(move, states, worlds)
+    return jax.tree.map(write, states, new_states)

@@ -1,0 +1,1 @@
+"""Rollouts of trained agents with detectors only, the episodes table, and the distilled utility."""

@@ -1,7 +1,7 @@
 """Comparisons of agents: intervals over seeds, tests, pairing at equal return, frontiers.
 
-Seeds are the replication unit, never episodes: a metric is taken on each seed's episodes, and the spread
-of those few numbers is the uncertainty.  With one seed there is no interval, and none is invented.
+Seeds are the unit of replication, never episodes: a metric is computed on each seed's episodes, and the spread of
+these few numbers is the uncertainty.  A single seed has no interval.  CVaR is the conditional value at risk.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,13 +14,13 @@ from perepisode import metrics
 
 Metric = Callable[[np.ndarray], float]
 Mix = Callable[[int, int, float], float]
-STEP = 1e-3  # of the way between two points: over which a slope is taken
+STEP = 1e-3  # of the distance between two points, for finite differences
 
 
 class Interval(NamedTuple):
-    """A mean over seeds and the half width of its interval, NaN where one seed allows none.
+    """A mean over seeds and the half-width of its interval, which is NaN for a single seed.
 
-    `seeds` less one are its degrees of freedom, which need not be whole where several points take part.
+    The degrees of freedom are `seeds` - 1; they are fractional if the interval combines several points.
     """
 
     mean: float
@@ -38,22 +38,22 @@ class Welch(NamedTuple):
 
 
 class Bracket(NamedTuple):
-    """The two points whose returns enclose a target: value = (1 - weight) * low + weight * high."""
+    """Indices of the two points whose returns enclose a target = (1 - weight) * low + weight * high."""
 
     low: int
     high: int
     weight: float
 
 
-class Reading(NamedTuple):
-    """A value between two points, and how fast it changes with the level at which it is read."""
+class Interpolation(NamedTuple):
+    """A value interpolated between two points, and its slope with respect to the level."""
 
     value: Interval
     slope: float
 
 
 def t_interval(per_seed: ArrayLike, level: float = 0.95) -> Interval:
-    """Mean ± t_{(1+level)/2, n-1} s / sqrt(n) over one number a seed."""
+    """Mean ± t_{(1+level)/2, n-1} s / sqrt(n) over one value per seed."""
     values = np.asarray(per_seed, dtype=np.float64)
     if values.size == 0:
         raise ValueError("an interval needs at least one seed")
@@ -65,28 +65,28 @@ def t_interval(per_seed: ArrayLike, level: float = 0.95) -> Interval:
 
 def hierarchical_bootstrap(
     samples: Sequence[ArrayLike],
-    alpha: float = metrics.WORST,
+    alpha: float = metrics.CVAR_ALPHA,
     resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Percentile interval of the seed mean of the CVaR, resampling seeds, then episodes within each.
+    """Percentile interval of the seed mean of the CVaR: resample seeds, then episodes within each.
 
-    `samples` holds one array of episodes a seed.  With three seeds it is narrower than the t interval, which
-    knows how little three numbers say about their spread; it is shown beside it for what the episodes add.
+    `samples` has one array of episodes per seed.  With three seeds it is narrower than the t interval, which accounts
+    for how poorly three values determine their spread; reports show both.
     """
     generator = np.random.default_rng(seed)
     tails = [_Tail(sample, alpha) for sample in samples]
     means = np.empty(resamples)
     for index in range(resamples):
-        chosen = generator.integers(len(tails), size=len(tails))
-        means[index] = np.mean([tails[one].redrawn(generator) for one in chosen])
+        seeds = generator.integers(len(tails), size=len(tails))
+        means[index] = np.mean([tails[seed].resample(generator) for seed in seeds])
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def welch(a: ArrayLike, b: ArrayLike) -> Welch:
-    """Welch's test from one number a seed: t = (mean a - mean b) / sqrt(s_a²/n_a + s_b²/n_b)."""
+    """Welch's test on one value per seed: t = (mean a - mean b) / sqrt(s_a²/n_a + s_b²/n_b)."""
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if min(a.size, b.size) < 2:
         return Welch(float("nan"), float("nan"), float("nan"), float(a.mean() - b.mean()))
@@ -94,46 +94,40 @@ def welch(a: ArrayLike, b: ArrayLike) -> Welch:
 
 
 def difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interval:
-    """mean(a) - mean(b) and the half width of its interval by Welch, from one number a seed."""
+    """mean(a) - mean(b) with Welch's interval, from one value per seed."""
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    apart = float(a.mean() - b.mean())
-    if min(a.size, b.size) < 2:
-        return Interval(apart, float("nan"), 1)
-    errors = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
-    if not sum(errors):
-        return Interval(apart, 0.0, min(a.size, b.size))
-    freedom = _satterthwaite(errors[0], a.size, errors[1], b.size)
-    return Interval(apart, float(_t_quantile(freedom, level) * np.sqrt(sum(errors))), freedom + 1)
+    errors = (a.var(ddof=1) / a.size, b.var(ddof=1) / b.size) if min(a.size, b.size) > 1 else ()
+    return _interval_of_sum(float(a.mean() - b.mean()), errors, (a.size, b.size), level)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p values of several tests, corrected by Holm: below 0.05 for any true null in at most 5 % of cases.
+    """Holm's correction of the p values of several tests; it controls the family-wise error rate.
 
-    The smallest is multiplied by the number of tests, the next by one less, and so on, and none falls below one before
-    it.  What is NaN was not tested and counts for nothing.
+    The smallest is multiplied by the number of tests, the next by one less, and so on, and none falls below its
+    predecessor.  NaN means not tested and does not count.
     """
     values = np.asarray(p_values, np.float64)
     order = [index for index in np.argsort(values, kind="stable") if values[index] == values[index]]
     corrected, largest = np.full(values.size, np.nan), 0.0
-    for place, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - place) * values[index]))
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * values[index]))
         corrected[index] = largest
     return corrected.tolist()
 
 
 def welch_from_summary(a: Interval, b: Interval, level: float = 0.95) -> Welch:
     """Welch's test from published "mean ± t interval" and seed counts."""
-    errors = [one.half / _t_quantile(one.seeds - 1, level) for one in (a, b)]
+    errors = [x.half / _t_quantile(x.seeds - 1, level) for x in (a, b)]
     return _welch(a.mean, errors[0] ** 2, a.seeds, b.mean, errors[1] ** 2, b.seeds)
 
 
 def nearest(returns: ArrayLike, target: float) -> int:
-    """Index of the point with the return nearest to the target: the paper's pairing."""
+    """Index of the point whose return is nearest to the target: the paper's pairing."""
     return int(np.argmin(np.abs(np.asarray(returns, np.float64) - target)))
 
 
 def bracket(returns: ArrayLike, target: float) -> Bracket | None:
-    """The nearest point at or below the target return and the nearest above; None where one is missing."""
+    """The nearest points at or below and at or above the target return; None if either is missing."""
     returns = np.asarray(returns, np.float64)
     below, above = np.flatnonzero(returns <= target), np.flatnonzero(returns >= target)
     if below.size == 0 or above.size == 0:
@@ -143,51 +137,46 @@ def bracket(returns: ArrayLike, target: float) -> Bracket | None:
     return Bracket(low, high, float((target - returns[low]) / spread) if spread > 0 else 0.0)
 
 
-def read_between(low: ArrayLike, high: ArrayLike, level: float, mix: Mix) -> Reading:
-    """What lies between two points, at `level`.
+def interpolate(low: ArrayLike, high: ArrayLike, level: float, mix: Mix) -> Interpolation:
+    """The value between two points at `level`, with its interval.
 
-    `low` and `high` are positions, one a seed; `mix(i, j, weight)` is the value that far from seed i of the one to seed
-    j of the other.  A seed counts by what it does to the mean over its partners, and by its position, which moves the
-    weight.  The points are independent runs: squared errors add, with degrees of freedom by Satterthwaite.
+    `low` and `high` are the positions of the points, one per seed; `mix(i, j, weight)` is the value at this fraction of
+    the way from seed i of `low` to seed j of `high`.  A seed contributes to the error through its mean over partners
+    and through its position, which shifts the weight.  The points are independent runs, so squared errors add, with
+    degrees of freedom by Satterthwaite.
     """
     low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    apart = high.mean() - low.mean()
-    weight = float((level - low.mean()) / apart)
+    distance = high.mean() - low.mean()
+    weight = float((level - low.mean()) / distance)
 
-    def table(at: float) -> np.ndarray:
-        return np.array([[mix(i, j, at) for j in range(high.size)] for i in range(low.size)])
+    def table(weight: float) -> np.ndarray:
+        return np.array([[mix(i, j, weight) for j in range(high.size)] for i in range(low.size)])
 
     values = table(weight)
     before, after = max(weight - STEP, 0.0), min(weight + STEP, 1.0)
-    steep = float((table(after).mean() - table(before).mean()) / (after - before) / apart)
-    sides = (values.mean(axis=1) - (1 - weight) * steep * low, values.mean(axis=0) - weight * steep * high)
-    if min(low.size, high.size) < 2:
-        return Reading(Interval(float(values.mean()), float("nan"), 1), steep)
-    errors = [side.var(ddof=1) / side.size for side in sides]
-    if not sum(errors):
-        return Reading(Interval(float(values.mean()), 0.0, min(low.size, high.size)), steep)
-    freedom = _satterthwaite(errors[0], low.size, errors[1], high.size)
-    half = float(_t_quantile(freedom, 0.95) * np.sqrt(sum(errors)))
-    return Reading(Interval(float(values.mean()), half, freedom + 1), steep)
+    slope = float((table(after).mean() - table(before).mean()) / (after - before) / distance)
+    sides = (values.mean(axis=1) - (1 - weight) * slope * low, values.mean(axis=0) - weight * slope * high)
+    errors = [side.var(ddof=1) / side.size for side in sides] if min(low.size, high.size) > 1 else ()
+    return Interpolation(_interval_of_sum(float(values.mean()), errors, (low.size, high.size), 0.95), slope)
 
 
 def gap(unconstrained: Interval, method: Interval) -> Interval:
-    """Cost of ethics: return given up, with half = sqrt(half_unconstrained² + half_method²)."""
+    """Cost of ethics: the return given up, with half-width sqrt(half_unconstrained² + half_method²)."""
     half = float(np.hypot(unconstrained.half, method.half))
     return Interval(unconstrained.mean - method.mean, half, min(unconstrained.seeds, method.seeds))
 
 
 def frontier(points: ArrayLike) -> np.ndarray:
-    """Mask of the (return, violations) points that no other point beats: more return, fewer violations."""
+    """Mask of the Pareto-optimal (return, violations) points: more return and fewer violations are better."""
     points = np.asarray(points, np.float64).reshape(-1, 2)
-    returns, harms = points.T
-    at_least = (returns[None] >= returns[:, None]) & (harms[None] <= harms[:, None])
-    better = at_least & ((returns[None] > returns[:, None]) | (harms[None] < harms[:, None]))
+    returns, counts = points.T
+    no_worse = (returns[None] >= returns[:, None]) & (counts[None] <= counts[:, None])
+    better = no_worse & ((returns[None] > returns[:, None]) | (counts[None] < counts[:, None]))
     return np.logical_not(better.any(axis=1))
 
 
 def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
-    """Area that (return, violations) points dominate, down to the reference (low return, many violations)."""
+    """Area dominated by (return, violations) points, relative to a reference of low return and many violations."""
     import moocore
 
     points = np.asarray(points, np.float64).reshape(-1, 2)
@@ -195,7 +184,7 @@ def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
 
 
 def missed_share(exact: ArrayLike, detected: ArrayLike) -> float:
-    """Share of the exact violations that a detector did not count; NaN where there was none to count."""
+    """Share of the exact violations that a detector misses; NaN if there are none."""
     exact, detected = np.asarray(exact, np.float64), np.asarray(detected, np.float64)
     if exact.sum() == 0:
         return float("nan")
@@ -203,33 +192,44 @@ def missed_share(exact: ArrayLike, detected: ArrayLike) -> float:
 
 
 class _Tail:
-    """The worst of a seed's episodes, to be drawn with replacement.
+    """The worst of a seed's episodes, for resampling with replacement.
 
-    Counts take few values, so one multinomial draw replaces N draws.  Costs take many, of which a draw's tail reaches
-    those that are ten standard deviations beyond its size once in 10²³ draws: all below are one value.
+    Counts take few values, so one multinomial draw replaces N draws.  Costs take many; values further than ten standard
+    deviations beyond the tail's size reach a resampled tail once in 10²³ draws, so all of them share one bin.
     """
 
     def __init__(self, sample: ArrayLike, alpha: float):
-        values, often = metrics.histogram(sample)
-        self.episodes = int(often.sum())
+        values, counts = metrics.histogram(sample)
+        self.episodes = int(counts.sum())
         self.size = metrics.tail_size(self.episodes, alpha)
-        often, values = often[::-1], values[::-1]
-        last = int(np.searchsorted(np.cumsum(often), self.size + 10 * np.sqrt(self.size) + 10))
-        self.values, self.shares = values[: last + 1], np.append(often[:last], often[last:].sum()) / self.episodes
-        self.shares = self.shares[: self.values.size]  # where all are kept there is nothing below
+        counts, values = counts[::-1], values[::-1]
+        last = int(np.searchsorted(np.cumsum(counts), self.size + 10 * np.sqrt(self.size) + 10))
+        self.values, self.shares = values[: last + 1], np.append(counts[:last], counts[last:].sum()) / self.episodes
+        self.shares = self.shares[: self.values.size]  # no shared bin if every value has its own
 
-    def redrawn(self, generator: np.random.Generator) -> float:
-        often = generator.multinomial(self.episodes, self.shares)
-        taken = np.clip(self.size - (np.cumsum(often) - often), 0, often)
+    def resample(self, generator: np.random.Generator) -> float:
+        """The CVaR of a resampled seed."""
+        counts = generator.multinomial(self.episodes, self.shares)
+        taken = np.clip(self.size - (np.cumsum(counts) - counts), 0, counts)
         return float(taken @ self.values) / self.size
 
 
+def _interval_of_sum(mean: float, errors: Sequence[float], seeds: tuple[int, int], level: float) -> Interval:
+    """Interval from two squared standard errors that add; empty if a point has a single seed."""
+    if not errors:
+        return Interval(mean, float("nan"), 1)
+    if not sum(errors):
+        return Interval(mean, 0.0, min(seeds))
+    df = _satterthwaite(errors[0], seeds[0], errors[1], seeds[1])
+    return Interval(mean, float(_t_quantile(df, level) * np.sqrt(sum(errors))), df + 1)
+
+
 def _welch(mean_a: float, error_a: float, n_a: float, mean_b: float, error_b: float, n_b: float) -> Welch:
-    """From means and squared standard errors; degrees of freedom by Welch and Satterthwaite."""
-    from scipy.special import stdtr  # scipy.stats would take a second to import
+    """Welch's test from means and squared standard errors."""
+    from scipy.special import stdtr  # scipy.stats takes a second to import
 
     difference, error = float(mean_a - mean_b), error_a + error_b
-    if error == 0:  # seeds that are all alike, as counts may be by chance, say nothing of their error
+    if error == 0:  # identical seeds, which counts can be by chance, do not estimate the error
         t = float(np.copysign(np.inf, difference)) if difference else 0.0
         return Welch(t, float("nan") if difference else 1.0, 0.0, difference)
     t = difference / np.sqrt(error)
@@ -238,7 +238,7 @@ def _welch(mean_a: float, error_a: float, n_a: float, mean_b: float, error_b: fl
 
 
 def _satterthwaite(error_a: float, n_a: float, error_b: float, n_b: float) -> float:
-    """Degrees of freedom of a sum of two squared standard errors, one of which at least is not zero."""
+    """Degrees of freedom of a sum of two squared standard errors, not both zero."""
     return (error_a + error_b) ** 2 / (error_a**2 / (n_a - 1) + error_b**2 / (n_b - 1))
 
 

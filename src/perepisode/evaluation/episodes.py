@@ -1,23 +1,23 @@
-"""The episodes table: one row an episode, the only thing that passes between training and results.
+"""The episodes table: one row per episode, the only interface between training and results.
 
 | column | meaning |
 |---|---|
 | run | id of the training run |
-| environment, dilemma | world, and the dilemma the run was trained for |
-| method, arm, value | training method, its setting as a label ("k=1") and as a number (NaN if it has none) |
+| environment, dilemma | environment, and the dilemma the run was trained for |
+| method, arm, value | training method; its setting as a label ("k=1") and as a number (NaN if it has none) |
 | seed, gamma, total_timesteps | of the training run |
-| detector | which detector it was TRAINED on: exact or paper |
-| settings | all else that it was trained with: settings of its method, its world and its learner (JSON) |
-| env_index, episode_index | which world of the evaluation, and which episode in it |
-| in_window, in_first | finished inside the paper's window; among the first K of its world (unbiased) |
+| detector | the detector used for TRAINING: exact or paper |
+| settings | the other training settings: those of the method, of the environment and of PPO (JSON) |
+| env_index, episode_index | index of the parallel environment, and of the episode in it |
+| in_window, in_first | finished within the paper's window; among the first K of its environment (unbiased) |
 | return, length, end_cause, utility | of the episode; end_cause: death, timeout, won, enforced, running |
 | violations | of the run's own dilemma, exact |
-| violations_<dilemma>[_paper] | of every dilemma: exact, and as the paper's state difference sees them |
-| info_* | other counts |
-| reset_key, policy_key, actions | what a replay needs |
+| violations_<dilemma>[_paper] | of every dilemma: exact, and by the paper's state difference |
+| info_* | sums of the environment's info counters |
+| reset_key, policy_key, actions | for replays |
 
-A table from elsewhere needs only `REQUIRED`, by these names or by those that other libraries write (`ELSEWHERE`);
-`read` fills in the rest.
+A table of another program needs only `REQUIRED`, under these names or the aliases that other libraries write
+(`COLUMN_ALIASES`); `read` fills in the rest.
 """
 
 import json
@@ -28,13 +28,13 @@ import numpy as np
 import pandas as pd
 
 from perepisode import legacy, safe_io, settings
-from perepisode.runs import whole_file
+from perepisode.runs import open_atomically
 
 REQUIRED = ("method", "seed", "return", "violations")
-# Names of the same in other libraries, in any case; of several in one table the first is taken.  OmniSafe and
-# Safety-Gymnasium write EpRet, EpCost, EpLen with what they are about before a slash, Gymnasium's and
-# Stable-Baselines3's recorders r and l.
-ELSEWHERE = {
+# Names in other libraries, case-insensitive; if a table has several, the first one listed is used.  OmniSafe and
+# Safety-Gymnasium write EpRet, EpCost and EpLen with a prefix and a slash, the recorders of Gymnasium and
+# Stable-Baselines3 write r and l.
+COLUMN_ALIASES = {
     "method": ("algo", "algorithm", "agent"),
     "return": (
         "metrics/testepret", "metrics/epret", "testepret", "epret", "ep_ret", "ep_return", "ep_reward",
@@ -50,19 +50,19 @@ ELSEWHERE = {
         "episodic_length", "l",
     ),
 }  # fmt: skip
-EPOCHS = "train/epoch"  # a column of OmniSafe's training log, whose rows are epochs
+EPOCH_COLUMN = "train/epoch"  # in OmniSafe's training log, whose rows are epochs
 END_CAUSES = ("death", "timeout", "won", "enforced", "running")
 LABELS = ("run", "environment", "dilemma", "method", "arm", "detector", "end_cause")
 REPLAY_COLUMNS = ("actions", "reset_key", "policy_key")
-UNKNOWN = [  # how a CSV says that a number is not known: what pandas takes for it in every column
+MISSING = [  # texts that mean a missing number in a CSV: pandas' defaults
     "", " ", "nan", "-nan", "NaN", "-NaN", "NA", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A", "#NA", "null", "NULL",
     "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
 ]  # fmt: skip
-MAX_ROWS = 20_000_000  # of one table; a small file can claim many more
-LARGEST = 1e30  # number in a table: its fourth power, which a variance's variance needs, is still finite
+MAX_ROWS = 20_000_000  # of one table; even a small file can claim many more
+MAX_VALUE = 1e30  # the variance of a variance needs its fourth power to be finite
 _METADATA_KEY = b"perepisode"
 _DEFAULTS = {
-    "method": "unnamed",  # in rows without one
+    "method": "unnamed",
     "environment": "external",
     "dilemma": "violations",
     "arm": "",
@@ -79,115 +79,115 @@ _DEFAULTS = {
 
 
 def read(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
-    """`as_written`, but where agents of one arm were trained with other settings, their arms say in which they differ.
+    """`read_raw`, with arms extended where agents of one arm were trained with different settings.
 
-    "k=1" beside "k=1" becomes "k=1, entropy=0.01" beside "k=1, entropy=0.02"; an arm of its own keeps its name.
+    Two arms "k=1" become "k=1, ent_coef=0.01" and "k=1, ent_coef=0.02"; a unique arm keeps its label.
     """
-    table = as_written(paths, without)
+    table = read_raw(paths, without)
     if table["settings"].cat.categories.size:
         keys = ["dilemma", "method", "arm", "settings"]
         groups = table.groupby(keys, sort=False, dropna=False, observed=True).ngroup().to_numpy()
-        *same, texts = table[keys].iloc[np.unique(groups, return_index=True)[1]].T.to_numpy()
-        apart = settings.distinguish_arms(list(zip(*same)), list(map(stated, texts)))
-        arms = [", ".join(filter(None, pair)) for pair in zip(same[-1], apart)]
+        *labels, texts = table[keys].iloc[np.unique(groups, return_index=True)[1]].T.to_numpy()
+        suffixes = settings.distinguish_arms(list(zip(*labels)), list(map(parse_settings, texts)))
+        arms = [", ".join(filter(None, pair)) for pair in zip(labels[-1], suffixes)]
         table["arm"] = np.array(arms, object)[groups].astype(str)
     return table
 
 
-def as_written(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
-    """Read, complete and validate one or more tables (parquet or CSV, or folders of them).
+def read_raw(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
+    """Read, complete and validate one or more tables (parquet or CSV, or folders of them), with arms as written.
 
-    `table.attrs["provenance"]` lists, for every file, its path, which columns were read as others, and what `write`
-    was told about it; `table.attrs["word"]` is what the tables call harm: violations or cost.
+    `table.attrs["provenance"]` lists, for every file, its path, its renamed columns and the provenance given to
+    `write`; `table.attrs["word"]` is the tables' word for harm: violations or cost.
     """
     files = [file for path in _as_list(paths) for file in _expand(Path(path))]
     if not files:
         raise ValueError("no episodes table given; name at least one parquet or CSV file")
     tables, provenance, word = [], [], "violations"
     for file in files:
-        table, told = _read_file(file, tuple(without))
-        table, renamed = in_our_words(_renamed(table))
+        table, metadata = _read_file(file, tuple(without))
+        table, renamed = rename_foreign_columns(_upgrade(table))
         _refuse_missing_columns(table, str(file))
         try:
             tables.append(complete(table))
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            raise ValueError(f"{file} holds values that no episodes table has ({safe_io.first_line(error)})") from None
-        columns = {"columns": ", ".join(f"{name} is {ours}" for name, ours in renamed.items())} if renamed else {}
-        if isinstance(told.get("protocol"), dict):
-            told = {**told, "protocol": legacy.evaluation(told["protocol"])}
-        provenance.append({"path": str(file), "episodes": len(table), **columns, **told})
+            raise ValueError(f"{file} has values that no episodes table allows ({safe_io.first_line(error)})") from None
+        columns = {"columns": ", ".join(f"{old} is {new}" for old, new in renamed.items())} if renamed else {}
+        if isinstance(metadata.get("protocol"), dict):
+            metadata = {**metadata, "protocol": legacy.upgrade_evaluation(metadata["protocol"])}
+        provenance.append({"path": str(file), "episodes": len(table), **columns, **metadata})
         word = "cost" if any("cost" in name.lower() for name in renamed) else word
     table = tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
-    table["settings"] = pd.Categorical(table["settings"])  # which joining may undo
+    table["settings"] = pd.Categorical(table["settings"])  # concatenation may undo this
     validate(table)
-    if word == "cost":  # what nobody named is called by the column it is in
+    if word == "cost":  # an unnamed dilemma takes the name of its column
         table["dilemma"] = table["dilemma"].where(table["dilemma"] != _DEFAULTS["dilemma"], word)
     table.attrs = {"provenance": provenance, "word": word}
     return table
 
 
-def _renamed(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of version 0.1 in today's names."""
-    table = table.rename(columns=legacy.columns(map(str, table.columns)))
+def _upgrade(table: pd.DataFrame) -> pd.DataFrame:
+    """The table in current names, if version 0.1 wrote it."""
+    table = table.rename(columns=legacy.renamed_columns(map(str, table.columns)))
     if "arm" in table:
-        old = {arm: legacy.arm(arm) for arm in table["arm"].unique() if isinstance(arm, str)}
-        table["arm"] = table["arm"].replace({arm: new for arm, new in old.items() if arm != new})
+        arms = {arm: legacy.upgrade_arm(arm) for arm in table["arm"].unique() if isinstance(arm, str)}
+        table["arm"] = table["arm"].replace({old: new for old, new in arms.items() if old != new})
     if {"settings", "method", "environment"} <= set(table.columns):
         keys = ["settings", "method", "environment"]
         groups = table.groupby(keys, sort=False, dropna=False, observed=True).ngroup().to_numpy()
-        each = table[keys].iloc[np.unique(groups, return_index=True)[1]].itertuples(index=False)
-        table["settings"] = np.array([legacy.settings(*one) for one in each], object)[groups]
+        rows = table[keys].iloc[np.unique(groups, return_index=True)[1]].itertuples(index=False)
+        table["settings"] = np.array([legacy.upgrade_settings(*row) for row in rows], object)[groups]
     return table
 
 
-def in_our_words(table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The table with the columns of another library under our names, and which were given others."""
-    there = {str(name).strip().lower(): name for name in reversed(table.columns)}
-    if EPOCHS in there:
+def rename_foreign_columns(table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The table with another library's columns under our names, and the renamed columns, theirs → ours."""
+    columns = {str(name).strip().lower(): name for name in reversed(table.columns)}
+    if EPOCH_COLUMN in columns:
         raise ValueError(
-            f"column {there[EPOCHS]!r} says that a row is an epoch of training, a mean over episodes, from which no "
-            "tail can be read; write one row an episode (docs/tutorials/judge-your-agents.md)"
+            f"column {columns[EPOCH_COLUMN]!r} means that a row is a training epoch, a mean over episodes without a "
+            "tail; write one row per episode (docs/tutorials/judge-your-agents.md)"
         )
     renamed = {}
-    for ours, names in ELSEWHERE.items():
-        found = [there[name] for name in (ours, *names) if name in there]
-        if ours not in table and found:
-            renamed[found[0]] = ours
+    for ours, aliases in COLUMN_ALIASES.items():
+        matching = [columns[name] for name in (ours, *aliases) if name in columns]
+        if ours not in table and matching:
+            renamed[matching[0]] = ours
     return table.rename(columns=renamed), {str(name): ours for name, ours in renamed.items()}
 
 
 def write(table: pd.DataFrame, path: str | Path, provenance: dict | None = None) -> Path:
-    """Validate and write as parquet, whole or not at all; `provenance` becomes the file's metadata (JSON)."""
+    """Validate and write atomically as parquet; `provenance` becomes the file's metadata (JSON)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = Path(path)
     if path.suffix != ".parquet":
-        raise ValueError(f"{path} would not be parquet; give the file the ending .parquet")
+        raise ValueError(f"{path} does not end in .parquet; an episodes table is written as parquet")
     validate(table)
-    if "settings" in table:  # long texts, but few: read as quickly as numbers
+    if "settings" in table:  # few distinct long texts: as categories they read as fast as numbers
         table = table.assign(settings=pd.Categorical(table["settings"]))
     arrow = pa.Table.from_pandas(table, preserve_index=False)
-    told = {_METADATA_KEY: json.dumps(provenance or {}, sort_keys=True).encode()}
-    arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **told})
-    with whole_file(path) as file:
+    metadata = {_METADATA_KEY: json.dumps(provenance or {}, sort_keys=True).encode()}
+    arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **metadata})
+    with open_atomically(path) as file:
         pq.write_table(arrow, file, compression="zstd")
     return path
 
 
 def complete(table: pd.DataFrame) -> pd.DataFrame:
-    """Add every column that a table from elsewhere may lack, with a neutral default; make names fit to be shown."""
+    """Add the columns that a table of another program may lack, with neutral defaults; make all labels printable."""
     table = table.copy(deep=False)
-    table.columns = [safe_io.visible(str(name)) for name in table.columns]
+    table.columns = [safe_io.printable(str(name)) for name in table.columns]
     for column, default in _DEFAULTS.items():
         if column not in table:
             table[column] = default
     for column in LABELS:
         if column in table:
-            given, default = table[column], _DEFAULTS.get(column, "")
-            labels = given.astype("str").where(given.notna(), default)
-            odd = {name: safe_io.visible(name) for name in labels.unique() if not name.isprintable()}
-            table[column] = labels.replace(odd) if odd else labels
+            values, default = table[column], _DEFAULTS.get(column, "")
+            labels = values.astype("str").where(values.notna(), default)
+            escaped = {name: safe_io.printable(name) for name in labels.unique() if not name.isprintable()}
+            table[column] = labels.replace(escaped) if escaped else labels
     table["settings"] = pd.Categorical(table["settings"] if "settings" in table else [None] * len(table))
     for column in ("in_window", "in_first"):
         table[column] = _booleans(pd.Series(table[column]))
@@ -201,8 +201,8 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def stated(text: object) -> dict:
-    """Settings as `evaluate` writes them; another library may have words of its own in such a column."""
+def parse_settings(text: object) -> dict:
+    """Settings as `evaluate` writes them; another library's `settings` column may hold any text."""
     try:
         plain = json.loads(text) if isinstance(text, str) and text else {}
     except ValueError:
@@ -219,21 +219,21 @@ def value_of(arm: str) -> float:
 
 
 def validate(table: pd.DataFrame) -> None:
-    """Refuse what no statistic can mend, naming the value and the remedy."""
+    """Raise ValueError with the value and the remedy if the table is unfit for statistics."""
     _refuse_missing_columns(table, "the episodes table")
     if len(table) == 0:
         raise ValueError("the episodes table is empty; evaluate at least one run first")
     _refuse_bad_numbers(table)
     if "environment" in table and len(names := sorted(table["environment"].unique())) > 1:
-        raise ValueError(f"mixed environments {names}; returns do not compare: report each on its own")
+        raise ValueError(f"mixed environments {names}, whose returns are not comparable; report each on its own")
     if "end_cause" in table:
         unknown = sorted(set(table["end_cause"].unique()) - set(END_CAUSES))
         if unknown:
-            raise ValueError(f"end_cause={unknown[0]!r} is not known; use one of {', '.join(END_CAUSES)}")
+            raise ValueError(f"end_cause={unknown[0]!r} is unknown; use one of {', '.join(END_CAUSES)}")
 
 
 def dilemmas(table: pd.DataFrame) -> tuple[str, ...]:
-    """The dilemmas that the table counts, in the order of its columns."""
+    """The dilemmas whose violations the table counts, in column order."""
     prefix = "violations_"
     counted = [name.removeprefix(prefix) for name in table.columns if name.startswith(prefix)]
     exact = [name for name in counted if name.removesuffix("_paper") not in set(counted) - {name}]
@@ -244,8 +244,8 @@ def dilemmas(table: pd.DataFrame) -> tuple[str, ...]:
 def _refuse_missing_columns(table: pd.DataFrame, name: str) -> None:
     missing = [column for column in REQUIRED if column not in table]
     if missing:
-        also = ", ".join(ELSEWHERE.get(missing[0], ())[-3:])
-        known = f" (nor {also} or the like)" if also else ""
+        aliases = ", ".join(COLUMN_ALIASES.get(missing[0], ())[-3:])
+        known = f" (nor an alias such as {aliases})" if aliases else ""
         needed = ", ".join(REQUIRED)
         raise ValueError(f"{name} has no column {missing[0]!r}{known}; an episodes table needs at least {needed}")
 
@@ -256,16 +256,16 @@ def _refuse_bad_numbers(table: pd.DataFrame) -> None:
             text = np.isnan(np.asarray(pd.to_numeric(table[column], errors="coerce"), float))
             _refuse_rows(table, column, text, f"write {column} as numbers")
     for column in ("seed", "return"):
-        _refuse_rows(table, column, ~np.isfinite(_floats(table, column)), "leave such episodes out")
+        _refuse_rows(table, column, ~np.isfinite(_floats(table, column)), "omit such episodes")
     for column in ("seed", "return", "violations", "length", "gamma", "total_timesteps", "utility", "value"):
         if column in table:
-            _refuse_rows(table, column, np.abs(_floats(table, column)) > LARGEST, f"use numbers up to {LARGEST:g}")
+            _refuse_rows(table, column, np.abs(_floats(table, column)) > MAX_VALUE, f"use numbers up to {MAX_VALUE:g}")
     counts = [name for name in table.columns if name == "violations" or name.startswith("violations_")]
     for column in counts:
         values = _floats(table, column)
-        _refuse_rows(table, column, values < 0, "violations are counts of harm, zero or more")
+        _refuse_rows(table, column, values < 0, "violations and costs are zero or more")
         if column == "violations":
-            _refuse_rows(table, column, ~np.isfinite(values), "write 0 where an episode had none")
+            _refuse_rows(table, column, ~np.isfinite(values), "write 0 for an episode without violations")
     if "length" in table:
         _refuse_rows(table, "length", _floats(table, "length") < 1, "lengths count steps, one or more")
 
@@ -274,13 +274,13 @@ def _floats(table: pd.DataFrame, column: str) -> np.ndarray:
     try:
         return table[column].to_numpy(float, na_value=np.nan)
     except (TypeError, ValueError, ArithmeticError):
-        raise ValueError(f"column {column!r} of the episodes table does not hold numbers; write numbers") from None
+        raise ValueError(f"column {column!r} of the episodes table is not numeric; write numbers") from None
 
 
 def _refuse_rows(table: pd.DataFrame, column: str, bad: np.ndarray, remedy: str) -> None:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        value = safe_io.visible(str(table[column].iloc[row]))[:40]
+        value = safe_io.printable(str(table[column].iloc[row]))[:40]
         raise ValueError(f"{column}={value} in row {row} ({int(bad.sum())} such rows): {remedy}")
 
 
@@ -293,14 +293,14 @@ def _expand(path: Path) -> list[Path]:
         return [path]
     files = sorted(file for ending in ("parquet", "csv") for file in path.glob(f"*.{ending}"))
     if not files:
-        raise ValueError(f"{path} holds no parquet or CSV file; evaluate its runs first")
+        raise ValueError(f"{path} contains no parquet or CSV file; evaluate its runs first")
     return files
 
 
 def _read_file(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
     if not path.is_file():
-        wrong = "is no ordinary file" if path.exists() else "does not exist"
-        raise ValueError(f"{path} {wrong}; give the path of an episodes table")
+        problem = "is not a regular file" if path.exists() else "does not exist"
+        raise ValueError(f"{path} {problem}; give the path of an episodes table")
     if path.suffix == ".parquet":
         return _read_parquet(path, without)
     if path.suffix == ".csv":
@@ -315,30 +315,31 @@ def _read_parquet(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, d
     try:
         with pq.ParquetFile(path) as file:
             rows = file.metadata.num_rows
-            wanted = [name for name in file.schema_arrow.names if name not in without]
-            told = safe_io.row((file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"{}").decode(errors="replace"))
+            columns = [name for name in file.schema_arrow.names if name not in without]
+            text = (file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"{}").decode(errors="replace")
             if rows <= MAX_ROWS:
-                return file.read(columns=wanted, use_pandas_metadata=False).to_pandas(ignore_metadata=True), told or {}
+                table = file.read(columns=columns, use_pandas_metadata=False).to_pandas(ignore_metadata=True)
+                return table, safe_io.parse_row(text) or {}
     except (pa.ArrowException, ValueError, OSError) as error:
         reason = safe_io.first_line(error)
         raise ValueError(f"{path} is not a complete parquet file ({reason}); write it again") from error
-    raise ValueError(f"{path} has {rows} rows; a table holds at most {MAX_ROWS}")
+    raise ValueError(f"{path} has {rows} rows; a table has at most {MAX_ROWS}")
 
 
 def _read_csv(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:
     try:
         labels: dict = dict.fromkeys((*LABELS, "settings", *REPLAY_COLUMNS), str)
         with open(path, "rb") as file:
-            about = int(file.read(1) == b"#")  # Stable-Baselines3's monitor begins with a line about itself
-        header = pd.read_csv(path, nrows=0, skiprows=about).columns
-        names = {*LABELS, *ELSEWHERE["method"]}  # an agent may be called "nan" or "None"
-        unknown = {one: [""] if one.strip().lower() in names else UNKNOWN for one in header}
-        how: dict = {"low_memory": False, "keep_default_na": False, "na_values": unknown}
-        table = pd.read_csv(path, dtype=labels, skiprows=about, **how)
+            comments = int(file.read(1) == b"#")  # Stable-Baselines3's monitor writes a comment line first
+        header = pd.read_csv(path, nrows=0, skiprows=comments).columns
+        names = {*LABELS, *COLUMN_ALIASES["method"]}  # an agent may be called "nan" or "None"
+        missing = {column: [""] if column.strip().lower() in names else MISSING for column in header}
+        options: dict = {"low_memory": False, "keep_default_na": False, "na_values": missing}
+        table = pd.read_csv(path, dtype=labels, skiprows=comments, **options)
     except UnicodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8; save it as UTF-8, or as parquet") from error
+        raise ValueError(f"{path} is not UTF-8 text; save it as UTF-8 or as parquet") from error
     except pd.errors.EmptyDataError as error:
-        raise ValueError(f"{path} is empty; write a header line and one line an episode") from error
+        raise ValueError(f"{path} is empty; write a header line and one line per episode") from error
     except pd.errors.ParserError as error:
         raise ValueError(f"{path} is not readable as CSV ({safe_io.first_line(error)}); write it again") from error
     return table.drop(columns=list(without), errors="ignore"), {}

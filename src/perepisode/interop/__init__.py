@@ -3,7 +3,7 @@
 from importlib import import_module
 from types import ModuleType
 
-from perepisode.lazy import lacking
+from perepisode.lazy import missing_message
 
 
 def library(name: str, door: str, extra: str = "") -> ModuleType:
@@ -12,5 +12,5 @@ def library(name: str, door: str, extra: str = "") -> ModuleType:
         return import_module(name)
     except ImportError as error:
         missing = (error.name or name).partition(".")[0]
-        said = lacking(f"perepisode.interop.{door}", [missing], extra or door)
+        said = missing_message(f"perepisode.interop.{door}", [missing], extra or door)
         raise ModuleNotFoundError(said, name=missing) from None

@@ -18,7 +18,7 @@ from numbers import Real
 from typing import Any
 
 from perepisode import environments, plugins
-from perepisode.config import ConfigError, one_of
+from perepisode.config import ConfigError, check_choice
 from perepisode.environments import check_env, reset_pool
 from perepisode.environments.base import EndCause, Environment, Key, Outcome, State
 from perepisode.lazy import jax, jnp
@@ -79,8 +79,8 @@ class AutoResetEnv:
     price: float | None = None
 
     def __post_init__(self):
-        one_of("dilemma", self.dilemma, self.env.dilemmas)
-        one_of("reward", self.reward, REWARDS)
+        check_choice("dilemma", self.dilemma, self.env.dilemmas)
+        check_choice("reward", self.reward, REWARDS)
         if self.reward == "penalised" and self.price is None:
             raise ConfigError("reward='penalised' needs price=, what is taken off for each violation")
         if self.reward != "penalised" and self.price is not None:
@@ -92,7 +92,7 @@ class AutoResetEnv:
     def of(cls, env: Any, dilemma: str | None, reward: str, price: float | None, options: dict) -> AutoResetEnv:
         """By the world's name, file.py:Class or class, and its options; its first dilemma unless one is named."""
         if isinstance(env, str | type):
-            env = environments.make(plugins.named("env", env, environments.ENVIRONMENTS), **options)
+            env = environments.make(plugins.resolve("env", env, environments.ENVIRONMENTS), **options)
         elif options:
             raise ConfigError(f"{env.name} is made already: give its options to it ({', '.join(options)})")
         return cls(check_env.check(env), dilemma or env.dilemmas[0], reward, price)
@@ -172,7 +172,7 @@ def _one_of_them(action: Any) -> jax.Array:
     """An action of one place."""
     action = jnp.asarray(action)
     if action.shape or not jnp.issubdtype(action.dtype, jnp.integer):
-        raise ConfigError(f"an action of one place is {check_env.kind_of(action)}; it must be one whole number")
+        raise ConfigError(f"an action of one place is {check_env.array_type(action)}; it must be one whole number")
     return action.astype(jnp.int32)
 
 
@@ -238,7 +238,7 @@ def _served(env: Environment, state: EnvState, observation: jax.Array, waiting: 
     seen = jax.vmap(lambda one: env.vector(env.observe(one)))(jax.tree.map(lambda leaf: leaf[places], state.spare))
     begun = replace(
         state,
-        env_state=reset_pool.moved(state.env_state, state.spare, served, places),
+        env_state=reset_pool.scatter_states(state.env_state, state.spare, served, places),
         ready=state.ready & ~served,
         episode_id=state.episode_id + served,
         time=jnp.where(served, 0, state.time),

@@ -17,8 +17,8 @@ import numpy as np
 
 from perepisode.config import ConfigError
 from perepisode.environments import ENVIRONMENTS
-from perepisode.environments.base import NEVER, Environment
-from perepisode.environments.check_env import kind_of
+from perepisode.environments.base import UNLIMITED_STEPS, Environment
+from perepisode.environments.check_env import array_type
 from perepisode.interop import library
 from perepisode.interop.autoreset import AutoResetEnv, EnvState
 from perepisode.lazy import jax, jnp
@@ -104,7 +104,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._same_step = mode is AutoresetMode.SAME_STEP
         if max_episode_steps is not None and max_episode_steps < 1:
             raise ConfigError(f"max_episode_steps={max_episode_steps}: an episode has at least one step")
-        self._longest = np.int32(max_episode_steps or NEVER)
+        self._longest = np.int32(max_episode_steps or UNLIMITED_STEPS)
         self._generators: list[np.random.Generator] = [np.random.default_rng() for _ in range(num_envs)]
         self._state: EnvState | None = None
         self._ended = np.zeros(num_envs, bool)
@@ -163,7 +163,7 @@ class _Program:
         self.step_next = jax.jit(jax.vmap(self._next, in_axes=(0, 0, None, 0)))
 
     def _only(self, state, action):
-        state, timestep = self.autoreset.step_only(state, action, NEVER)
+        state, timestep = self.autoreset.step_only(state, action, UNLIMITED_STEPS)
         return state, timestep, self.autoreset.info(timestep)
 
     def _same(self, state, action, max_episode_steps):
@@ -198,7 +198,7 @@ def _actions(given: Any, shape: tuple[int, ...], space: Any) -> np.ndarray:
     actions = np.asarray(given)
     if actions.shape != shape or actions.dtype.kind not in "iu":
         wanted = f"{shape[0]} whole numbers, one a place" if shape else "one whole number"
-        raise ConfigError(f"action is {kind_of(actions)}; it must be {wanted}")
+        raise ConfigError(f"action is {array_type(actions)}; it must be {wanted}")
     if ((actions < 0) | (actions >= space.n)).any():
         raise ConfigError(
             f"action {actions.min() if actions.min() < 0 else actions.max()}: there are 0 to {space.n - 1}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from perepisode.config import ConfigError
 from perepisode.environments import base
-from perepisode.environments.base import NEVER, Key
+from perepisode.environments.base import UNLIMITED_STEPS, Key
 from perepisode.environments.gymnax_adapter import from_gymnax  # noqa: F401  the other way: theirs as one of ours
 from perepisode.interop import library
 from perepisode.interop.autoreset import AutoResetEnv, EnvState
@@ -92,7 +92,7 @@ class GymnaxEnv(_environment.Environment):
         return timestep.observation, state, timestep.reward, timestep.terminated, self.autoreset.info(timestep)
 
     def is_terminated(self, state: EnvState, params: Any = None) -> jax.Array:
-        return state.how_ended(NEVER)[0]
+        return state.how_ended(UNLIMITED_STEPS)[0]
 
     def is_truncated(self, state: EnvState, params: Any) -> jax.Array:
         return state.how_ended(params.max_steps_in_episode)[1]

@@ -161,7 +161,7 @@ class _VectorRecorder(gymnasium.vector.VectorWrapper):
 
 def _check_same_agent(path: Path, columns: dict[str, Any]) -> None:
     """Before hours are played: seeds recorded one after the other under one name would replace each other."""
-    held = episodes.as_written(path, without=episodes.REPLAY_COLUMNS)
+    held = episodes.read_raw(path, without=episodes.REPLAY_COLUMNS)
     mine = episodes.complete(pd.DataFrame([columns])).iloc[0]
     for name in dict.fromkeys([*columns, "method", "arm", "dilemma", "environment", "detector", "gamma"]):
         own = str(mine.get(name, ""))
@@ -197,6 +197,6 @@ def _number(name: str, value: Any) -> float:
     """As Python has it, which no sum is too large for; of a vector its first component, which is the task's own."""
     first = np.ravel(value)[:1]
     if first.dtype.kind not in "biuf" or not first.size:
-        raise ConfigError(f"{name} is {value!r}, which is no number")
+        raise ConfigError(f"{name} is {value!r}, which is not a number")
     number = first.item()
     return int(number) if isinstance(number, bool) else number

@@ -1,11 +1,11 @@
-"""What an agent is told of what its episode has accrued: ν(R_acc), inputs beside what it sees of the world.
+"""Accrued observations: ν(R_acc), network inputs that describe what the episode has accrued so far.
 
-An embedding weight starts at about √2/√n with n inputs: 0.016 on Craftax, where some 150 inputs are one at a time.  The
-paper's ν moves by 0.2 at a violation.  The network hardly hears it until those weights have grown, and ESR (k = 1)
-begins to use its budget only after 1.1 to 2.6 × 10⁸ steps.  Said as loud as √n / 3, which is 30 on Craftax and 1 on the
-miniature, a violation moves every unit of the embedding by about a half from the start.  In a search on two seeds this
-taught ESR its budget within 10⁸ steps; three times as loud made it timid, a third as loud slow
-(results/search/README.md; the miniature: benchmarks/told.py).
+An embedding weight starts at about √2/√n with n inputs: 0.016 on Craftax, where about 150 inputs are one at a time.
+A violation moves the paper's ν by 0.2, which hardly reaches the network until those weights have grown: ESR (expected
+scalarised returns) with k = 1 starts to use its budget only after 1.1 to 2.6 × 10⁸ steps.  Scaled by √n / 3, which is
+30 on Craftax and 1 on temptation, a violation moves every unit of the embedding by about a half from the start.  In a
+search over two seeds this taught ESR its budget within 10⁸ steps; a scale three times larger made it overly cautious,
+one three times smaller slowed learning (results/search/README.md; on temptation: benchmarks/told.py).
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from perepisode.lazy import jax, jnp
 if TYPE_CHECKING:
     from perepisode.methods.objective import Accrued
 
-STEPS = 5  # of the thermometer
+STEPS = 5  # thermometer code of the violations: one input each for v ≥ 1, …, v ≥ STEPS
 
 
-def paper(accrued: Accrued, shown: int) -> jax.Array:
-    """ν = [R_ext / 50, v / 5], clipped to ±5: Eq. 7's observation.  `shown` inputs the world itself has."""
+def paper(accrued: Accrued, env_inputs: int) -> jax.Array:
+    """ν = [R_ext / 50, v / 5], clipped to ±5: Eq. 7.  `env_inputs` is the size of the environment's observation."""
     return jnp.clip(jnp.stack([accrued.task_return / 50.0, accrued.violations / 5.0], axis=-1), -5.0, 5.0)
 
 
-def scaled(accrued: Accrued, shown: int) -> jax.Array:
-    """ν = [R_ext / 50, g v / 5, g 1(v ≥ 1), …, g 1(v ≥ 5)] with g = √n / 3, n inputs in all; clipped before the g."""
-    task, cost = jnp.split(paper(accrued, shown), 2, axis=-1)
+def scaled(accrued: Accrued, env_inputs: int) -> jax.Array:
+    """ν = [R_ext / 50, g v / 5, g 1(v ≥ 1), …, g 1(v ≥ 5)], g = √n / 3 with n inputs in total; clipped first."""
+    task_return, violations = jnp.split(paper(accrued, env_inputs), 2, axis=-1)
     reached = accrued.violations[..., None] >= jnp.arange(1, STEPS + 1)
-    task_reward = math.sqrt(shown + 2 + STEPS) / 3.0
-    return jnp.concatenate([task, task_reward * cost, task_reward * reached], axis=-1)
+    scale = math.sqrt(env_inputs + 2 + STEPS) / 3.0
+    return jnp.concatenate([task_return, scale * violations, scale * reached], axis=-1)
 
 
 ACCRUED_OBS: dict[str, Callable[[Accrued, int], jax.Array]] = {"paper": paper, "scaled": scaled}
 
 
 def setting(default: str) -> Any:
-    """The setting of a method whose agents are told something; `default` may be a way of its own."""
+    """The `accrued_obs` setting of a method; `default` may name an observation that the method defines itself."""
     choices = tuple(dict.fromkeys((*ACCRUED_OBS, default)))
-    return settings.setting(default, "what agents are told of what they have accrued", choices=choices, later=True)
+    return settings.setting(default, "observation of accrued return and violations", choices=choices, later=True)

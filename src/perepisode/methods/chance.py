@@ -1,4 +1,4 @@
-"""A bound on how often an episode exceeds its budget."""
+"""A bound on the probability that an episode exceeds its budget."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from perepisode.settings import setting
 class ChanceConstraint(Objective):
     """P(C > k) <= δ: a Lagrangian whose cost is 1 at the step on which v first exceeds k."""
 
-    budget: jax.Array | float = setting(1, "k, violations that an episode may have", low=0)
-    delta: jax.Array | float = setting(0.01, "δ, the share of episodes that may have more", low=0, high=1)
-    lambda_lr: jax.Array | float = setting(0.02, "the multiplier's step size", low=0)
-    lambda_max: jax.Array | float = setting(1000.0, "the largest multiplier", low=0)
+    budget: jax.Array | float = setting(1, "k, violations allowed per episode", low=0)
+    delta: jax.Array | float = setting(0.01, "δ, allowed share of episodes above the budget", low=0, high=1)
+    lambda_lr: jax.Array | float = setting(0.02, "learning rate of the multiplier λ", low=0)
+    lambda_max: jax.Array | float = setting(1000.0, "upper bound of λ", low=0)
     accrued_obs: str = accrued_obs.setting("paper")
 
     name, label, colour, marker = "chance", "Chance-constrained", "#3b30a0", "h"

@@ -1,4 +1,4 @@
-"""A budget for the worst episodes."""
+"""A constraint on the conditional value at risk (CVaR): a budget for the worst episodes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class CvarDual:
 class CvarConstraint(Objective):
     """CVaR_α(C) <= d: an episode's cost is max(0, C - q), telescoped; q follows the (1 - α) quantile of C."""
 
-    budget: jax.Array | float = setting(help="d, mean violations of the worst episodes", low=0)
-    alpha: jax.Array | float = setting(0.1, "α, the share of episodes that are the worst", above=0, high=1)
-    lambda_lr: jax.Array | float = setting(0.05, "step size of the multiplier and of the quantile", low=0)
+    budget: jax.Array | float = setting(help="d, mean violations allowed in the worst episodes", low=0)
+    alpha: jax.Array | float = setting(0.1, "α, the share of worst episodes that the CVaR averages", above=0, high=1)
+    lambda_lr: jax.Array | float = setting(0.05, "learning rate of λ and of the quantile", low=0)
     accrued_obs: str = accrued_obs.setting("paper")
 
     name, label, colour, marker = "cvar", "CVaR-constrained", "#771e59", "X"
@@ -39,11 +39,11 @@ class CvarConstraint(Objective):
         excess = finished.mean(jnp.maximum(0.0, finished.violations - dual.quantile), otherwise=0.0)
         tail = finished.mean((finished.violations >= dual.quantile).astype(jnp.float32), otherwise=self.alpha)
         constraint = dual.quantile + excess / self.alpha
-        moved = CvarDual(
+        updated = CvarDual(
             jnp.clip(dual.multiplier + self.lambda_lr * (constraint - self.budget), 0.0, 1000.0),
             dual.quantile - self.lambda_lr * (self.alpha - tail),
         )
-        return finished.moved(moved, dual)
+        return finished.select(updated, dual)
 
     def multiplier(self, dual):
         return dual.multiplier

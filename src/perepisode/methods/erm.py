@@ -1,4 +1,4 @@
-"""Expected reward with a penalty, and three ways of enforcing it."""
+"""ERM: the task reward minus a fixed penalty per violation, with three levels of enforcement."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 
 from perepisode.config import ETHICAL_PENALTY
 from perepisode.lazy import jax
-from perepisode.methods.objective import ConstraintType, Objective, cost, price, register_method, task_reward
+from perepisode.methods.objective import ConstraintType, Objective, constant_trace, cost, register_method, task_reward
 from perepisode.settings import setting
 
-TOLERATED = {"absolute": 0.0, "calculated": 3.0, "heuristic": math.inf}  # the penalty passes -30 at the fourth
+TOLERATED = {"absolute": 0.0, "calculated": 3.0, "heuristic": math.inf}  # calculated: until R_eth < -30
 
 
 @register_method
 class Erm(Objective):
-    """ERM: r = r_ext + r_eth; the episode ends once more violations are charged than its enforcement tolerates."""
+    """ERM: r = r_ext + r_eth; the episode ends once it has more violations than `enforcement` tolerates."""
 
-    enforcement: jax.Array | float = setting("heuristic", "when a violation ends the episode", choices=TOLERATED)
+    enforcement: jax.Array | float = setting("heuristic", "when violations end the episode", choices=TOLERATED)
 
     name, label, colour, marker = "erm", "ERM", "#c472b1", "P"
     swept, constraint = "enforcement", ConstraintType.PRICE
@@ -28,4 +28,4 @@ class Erm(Objective):
         return accrued.violations > self.enforcement
 
     def penalty_trace(self, accrued, multiplier):
-        return price("Price of a violation, ρ", ETHICAL_PENALTY, accrued)
+        return constant_trace("Price of a violation, ρ", ETHICAL_PENALTY, accrued)

@@ -1,4 +1,4 @@
-"""Expected scalarised returns: the utility of whole episodes, Eq. 7, with the stated utility of Eq. 5."""
+"""ESR (expected scalarised returns): the utility of whole episodes, Eq. 7, with the hand-written utility of Eq. 5."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STRICT_RHO_U, BUDGET_RHO_U = 10.0, 1.0  # ρ_u of the zero-tolerance utility and
 
 
 class PerEpisode(Objective):
-    """ESR, Eq. 7: r_t = u(R_acc,t) - u(R_acc,t-1), and the agent sees ν(R_acc).  A subclass states u, u(0, 0) = 0."""
+    """ESR, Eq. 7: r_t = u(R_acc,t) - u(R_acc,t-1), observed with ν(R_acc).  Subclasses define u with u(0, 0) = 0."""
 
     def u(self, r_ext, r_eth) -> jax.Array:
         raise NotImplementedError
@@ -32,14 +32,16 @@ class Esr(PerEpisode):
     k = 0 is the strict instance (ρ_u = 10), k >= 1 the budget family (ρ_u = 1).
     """
 
-    budget: jax.Array | float = setting(1, "k, violations that an episode may have", low=0)
-    rho_u: Any = setting(None, "ρ_u, paid for every violation; 10 if k is 0, else 1", low=0)
-    sharpness: jax.Array | float = setting(12.0, "s, how sharply the return is lost beyond the budget", low=0)
+    budget: jax.Array | float = setting(1, "k, violations allowed per episode", low=0)
+    rho_u: Any = setting(None, "ρ_u, penalty per violation; 10 if k is 0, else 1", low=0)
+    sharpness: jax.Array | float = setting(
+        12.0, "s, sharpness of the gate that removes the return beyond the budget", low=0
+    )
     accrued_obs: str = accrued_obs.setting("paper")
 
     name, label, colour, marker = "esr", "ESR", "#038f5c", "D"
     swept, symbol, constraint = "budget", "k", ConstraintType.EPISODE
-    tagline = ("rewarded for whole episodes:", "at most {value:g} in each")
+    tagline = ("constrained per episode:", "at most {value:g} in each")
 
     def __post_init__(self):
         if self.rho_u is None:
@@ -50,13 +52,13 @@ class Esr(PerEpisode):
         return self.gate(v) * r_ext - self.rho_u * v
 
     def gate(self, v) -> jax.Array:
-        """Share of the return that still counts after v violations."""
+        """Share of the return that remains after v violations."""
         return _sigmoid(self.sharpness * (self.budget + 0.5 - v))
 
     def penalty_trace(self, accrued, multiplier):
-        gate = f"σ({float(self.sharpness):.0f} ({float(self.budget) + 0.5:.1f} − v))"
-        counts = np.asarray(self.gate(jnp.asarray(accrued.violations)))
-        return PenaltyTrace(f"Gate {gate}: share of the return that counts", counts)
+        formula = f"σ({float(self.sharpness):.0f} ({float(self.budget) + 0.5:.1f} − v))"
+        gate = np.asarray(self.gate(jnp.asarray(accrued.violations)))
+        return PenaltyTrace(f"Gate {formula}: share of the return that counts", gate)
 
 
 class SignedEsr(Esr):

@@ -1,4 +1,4 @@
-"""ESR with a utility that was distilled from an ordering of episodes (Eq. 6; evaluation/distill.py fits it)."""
+"""ESR (expected scalarised returns) with a utility distilled from ordered episodes by evaluation/distill.py (Eq. 6)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from perepisode.methods.objective import ConstraintType, PenaltyTrace, register_
 from perepisode.pytree import pytree
 from perepisode.settings import setting
 
-MAKE_ONE = "make one with `perepisode distill`"
+REMEDY = "create one with `perepisode distill`"
 LARGEST_NUMBER = 1e30
-POOL = ("unconstrained", "erm", "ser")  # whose episodes the paper's utilities are learned from
+POOL = ("unconstrained", "erm", "ser")  # methods whose episodes the paper learns its utilities from
 
 
 @pytree
@@ -35,7 +35,7 @@ class Distilled:
         return (self.raw(r_ext, r_eth) - self.offset) * self.scale
 
     def raw(self, r_ext, r_eth):
-        """The network's own output, before shift and scale."""
+        """The network's output before shift and scale."""
         xp = namespace(r_ext, r_eth, self.mean, *self.kernels)
         hidden = (xp.stack(xp.broadcast_arrays(r_ext, r_eth), axis=-1) - self.mean) / self.std
         for kernel, bias in zip(self.kernels[:-1], self.biases[:-1]):
@@ -59,42 +59,42 @@ def to_json(utility: Distilled) -> dict:
 
 
 def read(content: bytes) -> Distilled:
-    """What `to_json` gave, as the content of a file; refused with a reason when it is something else."""
-    return from_json(safe_io.parsed(content, "the utility", MAKE_ONE), "the utility")
+    """Parse a utility file as written by `to_json`; ConfigError gives the reason if it is not one."""
+    return from_json(safe_io.parse_json(content, "the utility", REMEDY), "the utility")
 
 
 def from_json(plain: dict, where: str) -> Distilled:
-    """What `to_json` wrote; `where` it was found."""
+    """The inverse of `to_json`; `where` names the source in error messages."""
     mean, std, layers, offset, scale = parts(plain, where)
     kernels, biases = (tuple(np.asarray(x, np.float32) for x in some) for some in zip(*layers))
     return Distilled(np.asarray(mean, np.float32), np.asarray(std, np.float32), kernels, biases, offset, scale)
 
 
 def parts(plain: dict, where: str) -> tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, np.ndarray]], float, float]:
-    """Mean and std of the inputs, (kernel, bias) of every layer, offset and scale: all finite, of shapes that fit."""
+    """Mean and std of the inputs, (kernel, bias) of every layer, offset and scale; all finite, with matching shapes."""
     try:
         mean, std = (np.asarray(plain[name], np.float64) for name in ("inputs_mean", "inputs_std"))
         layers = [(np.asarray(x["kernel"], np.float64), np.asarray(x["bias"], np.float64)) for x in plain["layers"]]
         offset, scale = float(plain["offset"]), float(plain["scale"])
     except KeyError as error:
-        raise ConfigError(f"{where} is no distilled utility: it has no {error}; {MAKE_ONE}") from None
+        raise ConfigError(f"{where} is not a distilled utility: it has no {error}; {REMEDY}") from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ConfigError(f"{where} is no distilled utility ({safe_io.first_line(error)}); {MAKE_ONE}") from None
+        raise ConfigError(f"{where} is not a distilled utility ({safe_io.first_line(error)}); {REMEDY}") from None
     sizes = [2, *(len(bias) if bias.ndim == 1 else -1 for _, bias in layers)]
     fits = all(kernel.shape == size for (kernel, _), size in zip(layers, pairwise(sizes)))
     if mean.shape != (2,) or std.shape != (2,) or not layers or sizes[-1] != 1 or not fits:
-        raise ConfigError(f"{where} is no distilled utility: the shapes of its layers do not fit; {MAKE_ONE}")
+        raise ConfigError(f"{where} is not a distilled utility: the shapes of its layers do not match; {REMEDY}")
     numbers = [mean, std, np.array([offset, scale]), *(x for layer in layers for x in layer)]
     if not all((np.abs(x) < LARGEST_NUMBER).all() for x in numbers) or not (std > 0).all():
-        raise ConfigError(f"{where} is no distilled utility: some of its numbers cannot be; {MAKE_ONE}")
+        raise ConfigError(f"{where} is not a distilled utility: some of its numbers are out of range; {REMEDY}")
     return mean, std, layers, offset, scale
 
 
 @register_method
 class EsrDistilled(PerEpisode):
-    """u = u_θ.  A run names its utility by the digest of its file."""
+    """u = u_θ.  A run identifies its utility by the digest of the file."""
 
-    utility: Distilled = setting(help="the file that `perepisode distill` wrote", file=read)
+    utility: Distilled = setting(help="a utility file written by `perepisode distill`", file=read)
     accrued_obs: str = accrued_obs.setting("paper")
 
     name, label, colour, marker = "esr_distilled", "ESR distilled", "#69bf4f", "d"

@@ -1,4 +1,4 @@
-"""A constrained Markov decision process, solved by a multiplier that is learned beside the policy."""
+"""Lagrangian relaxation of a constrained Markov decision process (CMDP); λ is learned along with the policy."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from perepisode.settings import setting
 class Lagrangian(Objective):
     """CMDP, Eq. 3: r = r_ext - λ c, and λ ← clip(λ + η (Ĉ - d), 0, λ_max) once per policy update (Eq. 4)."""
 
-    budget: jax.Array | float = setting(help="d, violations an episode on average", low=0)
-    lambda_lr: jax.Array | float = setting(0.02, "η, the multiplier's step size", low=0)
-    lambda_max: jax.Array | float = setting(100.0, "λ_max, the largest multiplier", low=0)
-    lambda_init: jax.Array | float = setting(0.0, "λ_0, the multiplier at the start", low=0)
+    budget: jax.Array | float = setting(help="d, mean violations allowed per episode", low=0)
+    lambda_lr: jax.Array | float = setting(0.02, "η, learning rate of the multiplier λ", low=0)
+    lambda_max: jax.Array | float = setting(100.0, "λ_max, upper bound of λ", low=0)
+    lambda_init: jax.Array | float = setting(0.0, "λ_0, initial value of λ", low=0)
 
     name, label, colour, marker = "lagrangian", "Lagrangian", "#e28b05", "^"
     swept, symbol, constraint = "budget", "d", ConstraintType.MEAN
-    tagline = ("held to a mean:", "{value:g} an episode on average")
+    tagline = ("constrained on average:", "{value:g} per episode")
 
     def init_dual(self):
         return jnp.asarray(self.lambda_init, jnp.float32)

@@ -1,4 +1,4 @@
-"""What a method is: one class that turns what an episode has accrued into one scalar reward, and says how it is called.
+"""The method interface: a method is one class that turns what an episode has accrued into a scalar reward.
 
     @register_method
     class Ser(Objective):
@@ -7,12 +7,12 @@
         weight: float = setting(help="w, the price of a violation in units of ρ", low=0)
 
         name, label, colour, marker = "ser", "SER", "#1271b1", "s"
-        swept, symbol, family = "weight", "w", ConstraintType.PRICE
+        swept, symbol, constraint = "weight", "w", ConstraintType.PRICE
 
         def reward(self, dual, before, after): ...
 
 Its fields are its settings; numbers are traced, so that a population can sweep them.  The command line, its help,
-planning, reports, figures, replays and the documentation read all else from here too (docs/tutorials/add-a-method.md).
+planning, reports, figures, replays and the documentation read this declaration too (docs/tutorials/add-a-method.md).
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from perepisode.pytree import pytree
 
 
 class ConstraintType(StrEnum):
-    """What a method's setting states: with whom it is compared, and how a report reads between two of its arms."""
+    """What a method's swept setting constrains.  Reports compare and interpolate arms by constraint type."""
 
-    NONE = "none"  # nothing about violations
-    PRICE = "price"  # of each violation
-    MEAN = "mean budget"  # violations an episode, on average
-    EPISODE = "episode budget"  # violations in each episode, or in the worst of them
+    NONE = "none"  # no constraint on violations
+    PRICE = "price"  # per violation
+    MEAN = "mean budget"  # violations per episode, on average
+    EPISODE = "episode budget"  # violations in every episode, or in the worst episodes
 
 
 @pytree
 class Accrued:
-    """What one episode has added up so far; undiscounted, zero at its start."""
+    """Undiscounted sums over one episode so far, zero at its start."""
 
     task_return: jax.Array  # R_ext
     violations: jax.Array  # v, as charged; R_eth = -ρ v
@@ -51,36 +51,36 @@ class Accrued:
     def ethical_return(self) -> jax.Array:
         return -ETHICAL_PENALTY * self.violations
 
-    def plus(self, task_reward: jax.Array, charge: jax.Array) -> Accrued:
-        """After one more step."""
-        return Accrued(self.task_return + task_reward, self.violations + charge)
+    def add(self, task_reward: jax.Array, cost: jax.Array) -> Accrued:
+        """The sums after one more step."""
+        return Accrued(self.task_return + task_reward, self.violations + cost)
 
     @classmethod
-    def nothing(cls, shape: tuple[int, ...] = ()) -> Accrued:
+    def zeros(cls, shape: tuple[int, ...] = ()) -> Accrued:
         return cls(jnp.zeros(shape), jnp.zeros(shape))
 
 
 @pytree
 class Finished:
-    """The episodes that ended in one policy update's window; entries where `ended` is False mean nothing."""
+    """The episodes that ended during one rollout; entries where `ended` is False are meaningless."""
 
     ended: jax.Array  # bool[time, env]
     violations: jax.Array  # float32[time, env]
 
     def mean(self, cost: jax.Array, otherwise: jax.Array | float) -> jax.Array:
-        """Mean over the finished episodes; `otherwise` when there are none (λ is held, never NaN)."""
+        """Mean over the finished episodes; `otherwise` if there are none, so that λ holds its value instead of NaN."""
         count = self.ended.sum()
         return jnp.where(count > 0, jnp.where(self.ended, cost, 0.0).sum() / jnp.maximum(count, 1), otherwise)
 
-    def moved(self, new: Any, old: Any) -> Any:
-        """The new dual variables, or the old ones where no episode ended."""
+    def select(self, new: Any, old: Any) -> Any:
+        """The new dual variables, or the old ones if no episode ended."""
         return jax.tree.map(lambda new, old: jnp.where(self.ended.any(), new, old), new, old)
 
 
 class PenaltyTrace(NamedTuple):
-    """How an objective weighed violations while an episode went on: a line over its positions, for a replay.
+    """How an objective weighed violations at each position of an episode, for a replay.
 
-    `values` is None where there is nothing to draw; `label` then says why.
+    `values` is None if there is nothing to draw; `label` then gives the reason.
     """
 
     label: str
@@ -88,39 +88,38 @@ class PenaltyTrace(NamedTuple):
 
 
 class Objective:
-    """What a method may decide.  The defaults: maximise the task return and nothing else."""
+    """What a method may override.  The defaults maximise the task return alone."""
 
-    name: ClassVar[str]  # what people type
-    label: ClassVar[str]  # in figures, tables and sentences
-    colour: ClassVar[str] = ""  # safe for colour-vision deficiencies; one that is free on the page if left out
+    name: ClassVar[str]  # on the command line and in files
+    label: ClassVar[str]  # in figures, tables and text
+    colour: ClassVar[str] = ""  # safe for colour-vision deficiencies; by default one that is unused on the page
     marker: ClassVar[str] = ""
-    swept: ClassVar[str] = ""  # the setting that tells its arms apart
-    symbol: ClassVar[str] = ""  # of that setting, where it is a number
+    swept: ClassVar[str] = ""  # the setting that distinguishes its arms
+    symbol: ClassVar[str] = ""  # of the swept setting, if it is a number
+    swept_values: ClassVar[tuple[float, ...]] = ()  # in `matrix --extra-baselines`; by default the study's budgets
     constraint: ClassVar[ConstraintType] = ConstraintType.NONE
-    tagline: ClassVar[tuple[str, str]] = ("", "")  # what it asks of its agent; {value} is what is swept
-    variant_of: ClassVar[str] = ""  # the method of which this is a variant, and no rival
-    accrued_obs: str | None = (
-        None  # a name in `told.ACCRUED_OBS`: what the agent is told of what it has accrued, None for nothing
-    )
+    tagline: ClassVar[tuple[str, str]] = ("", "")  # what the method asks of its agent; {value} is the swept value
+    variant_of: ClassVar[str] = ""  # the method of which this is a variant, not a competitor
+    accrued_obs: str | None = None  # the observation of accrued sums, a key of `ACCRUED_OBS`; None for none
 
-    # ---- the mathematics
+    # ---- reward, observation and dual variables
 
     def init_dual(self) -> Any:
         return jnp.zeros(())
 
     def reward(self, dual: Any, before: Accrued, after: Accrued) -> jax.Array:
-        """Scalar reward of the step that took the episode from `before` to `after`."""
+        """Scalar reward of the step that takes the accrued sums from `before` to `after`."""
         return task_reward(before, after)
 
     def episode_utility(self, dual: Any, totals: Accrued) -> jax.Array:
-        """The whole episode's under this objective: its rewards' sum, since they telescope."""
-        return self.reward(dual, Accrued.nothing(totals.task_return.shape), totals)
+        """Utility of a whole episode: the sum of its rewards, since they telescope."""
+        return self.reward(dual, Accrued.zeros(totals.task_return.shape), totals)
 
-    def features(self, accrued: Accrued, shown: int) -> jax.Array:
-        """ν(R_acc), Eq. 7's observation, as `told` says it beside `shown` inputs of the world's own."""
+    def features(self, accrued: Accrued, env_inputs: int) -> jax.Array:
+        """ν(R_acc), the accrued observation of Eq. 7; `env_inputs` counts the environment's own network inputs."""
         if self.accrued_obs is None:
             return jnp.zeros((*jnp.shape(accrued.task_return), 0))
-        return ACCRUED_OBS[self.accrued_obs](accrued, shown)
+        return ACCRUED_OBS[self.accrued_obs](accrued, env_inputs)
 
     def gate(self, v) -> jax.Array:
         """Share of the return that still counts after v violations: 1 unless a budget is exceeded."""
@@ -133,62 +132,61 @@ class Objective:
         return dual
 
     def multiplier(self, dual: Any) -> jax.Array:
-        """λ for the log; NaN where the method has none."""
+        """λ for the metrics; NaN if the method has none."""
         return jnp.full((), jnp.nan)
 
-    # ---- a replay
+    # ---- replays
 
     def penalty_trace(self, accrued: Accrued, multiplier: float | None) -> PenaltyTrace:
-        """What it made of `accrued` [position], λ being what it was at the end of training.
+        """How violations were weighed at `accrued` [position], with λ (`multiplier`) from the end of training.
 
-        A method that says nothing else shows its λ if it has one, else the worth of the episode so far.
+        By default the price λ if the method has one, else the utility of the episode so far.
         """
         dual = self.init_dual()
         if np.isfinite(self.multiplier(dual)):
             if multiplier is None:
-                return PenaltyTrace("λ is not known: the run's folder has no metrics.")
-            return price("Price λ at the end of training", multiplier, accrued)
-        return PenaltyTrace("Worth of the episode so far", np.asarray(self.episode_utility(dual, accrued)))
+                return PenaltyTrace("λ is unknown: the run folder has no metrics.")
+            return constant_trace("Price λ at the end of training", multiplier, accrued)
+        return PenaltyTrace("Utility of the episode so far", np.asarray(self.episode_utility(dual, accrued)))
 
-    # ---- its settings
+    # ---- settings
 
     @classmethod
     def build(cls, files: Mapping[str, bytes] | None = None, **given: Any) -> Objective:
-        """The objective of a run with these settings.  `files` holds the content of the files that they name."""
+        """The objective with these settings.  `files` maps the file names among them to their content."""
         known = settings.of(cls)
-        whole = settings.complete(cls, given)
-        return cls(**{name: _used(known.get(name), value, files or {}) for name, value in whole.items()})
+        values = settings.complete(cls, given)
+        return cls(**{name: _resolve(cls, known.get(name), value, files or {}) for name, value in values.items()})
 
     @classmethod
     def arm(cls, given: Mapping[str, Any]) -> str:
-        """Label within the method: what is swept, then what the agent is told if that is not the default."""
-        whole = settings.complete(cls, given)
+        """Label of an arm within the method: the swept value, then the accrued observation if it is not the default."""
+        values = settings.complete(cls, given)
         parts = []
         if cls.swept:
-            value = whole[cls.swept]
+            value = values[cls.swept]
             parts.append(f"{cls.symbol}={value:g}" if cls.symbol else str(value))
-        return ", ".join([*parts, *([f"{whole['accrued_obs']} obs"] if "accrued_obs" in whole else [])])
+        return ", ".join([*parts, *([f"{values['accrued_obs']} obs"] if "accrued_obs" in values else [])])
 
     @classmethod
     def value(cls, given: Mapping[str, Any]) -> float:
-        """The number it is swept over, NaN where it has none."""
+        """The swept value, NaN if it is not a number."""
         value = settings.complete(cls, given).get(cls.swept)
         return float(value) if isinstance(value, (int, float)) else math.nan
 
 
-def _used(declared: settings.Setting | None, value: Any, files: Mapping[str, bytes]) -> Any:
-    """A setting as the objective computes with it: a choice as its number, a file as what is read from it."""
+def _resolve(cls: type, declared: settings.Setting | None, value: Any, files: Mapping[str, bytes]) -> Any:
+    """A setting as the objective uses it: the number of a named choice, the parsed content of a file."""
     if declared and declared.file:
         if value not in files:
-            raise ConfigError(
-                f"{declared.name} {value!r} is not known here; give its file with --set {declared.name}=..."
-            )
+            option = settings.option(cls, declared.name)
+            raise ConfigError(f"{declared.name} {value!r} has no known file; give its file with {option}")
         try:
             return declared.file(files[value])
         except ConfigError as error:
             raise ConfigError(f"{declared.name} {value}: {error}") from None
-        except Exception as error:  # whoever reads it has kinds of their own
-            raise ConfigError(f"{declared.name} {value} is no such file ({safe_io.first_line(error)})") from None
+        except Exception as error:  # a method's parser may raise anything
+            raise ConfigError(f"{declared.name} {value} cannot be parsed ({safe_io.first_line(error)})") from None
     return declared.choices[value] if declared and isinstance(declared.choices, Mapping) else value
 
 
@@ -197,11 +195,11 @@ METHODS: dict[str, type[Objective]] = {}
 
 @dataclass_transform(frozen_default=True)
 def register_method(cls):
-    """A frozen dataclass that JAX can trace, known by its name from now on."""
-    made = pytree(cls)
-    plugins.note(made)
-    settings.declare("method", made, ("name", "label"), METHODS)
-    return made
+    """Make the class a frozen dataclass that JAX can trace and register it by its name."""
+    method = pytree(cls)
+    plugins.record_sources(method)
+    settings.declare("method", method, ("name", "label"), METHODS)
+    return method
 
 
 def task_reward(before: Accrued, after: Accrued) -> jax.Array:
@@ -210,10 +208,10 @@ def task_reward(before: Accrued, after: Accrued) -> jax.Array:
 
 
 def cost(before: Accrued, after: Accrued) -> jax.Array:
-    """Violations charged in the step."""
+    """Violations charged for the step."""
     return after.violations - before.violations
 
 
-def price(label: str, value: float, accrued: Accrued) -> PenaltyTrace:
-    """The same price at every position of an episode."""
+def constant_trace(label: str, value: float, accrued: Accrued) -> PenaltyTrace:
+    """The same price at every position of the episode."""
     return PenaltyTrace(label, np.full(np.shape(accrued.violations), value))

@@ -1,4 +1,4 @@
-"""The Lagrangian with its multiplier under PID control."""
+"""The Lagrangian with a proportional-integral-derivative (PID) controlled multiplier."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from perepisode.settings import setting
 @pytree
 class PidDual:
     integral: jax.Array
-    smoothed: jax.Array  # exponential mean of the error
+    smoothed: jax.Array  # exponential moving average of the error
     history: jax.Array  # recent mean costs, newest last
     multiplier: jax.Array
 
 
 @register_method
 class PidLagrangian(Objective):
-    """PID control of λ; the reward is divided by (1 + λ) so that its scale stays put."""
+    """PID control of λ; dividing the reward by (1 + λ) keeps its scale constant."""
 
-    budget: jax.Array | float = setting(help="d, violations an episode on average", low=0)
-    kp: jax.Array | float = setting(0.1, "gain on the smoothed error", low=0)
-    ki: jax.Array | float = setting(0.01, "gain on the summed error", low=0)
-    kd: jax.Array | float = setting(0.01, "gain on the rise of the mean cost", low=0)
+    budget: jax.Array | float = setting(help="d, mean violations allowed per episode", low=0)
+    kp: jax.Array | float = setting(0.1, "K_P, gain of the smoothed error", low=0)
+    ki: jax.Array | float = setting(0.01, "K_I, gain of the integrated error", low=0)
+    kd: jax.Array | float = setting(0.01, "K_D, gain of the increase in mean cost", low=0)
 
     name, label, colour, marker = "pid_lagrangian", "PID Lagrangian", "#804e00", "<"
     swept, symbol, constraint = "budget", "d", ConstraintType.MEAN
@@ -41,8 +41,8 @@ class PidLagrangian(Objective):
         smoothed = 0.95 * dual.smoothed + 0.05 * error
         slope = jnp.maximum(0.0, mean_cost - dual.history[0])
         multiplier = jnp.maximum(0.0, self.kp * smoothed + integral + self.kd * slope)
-        moved = PidDual(integral, smoothed, jnp.append(dual.history[1:], mean_cost), multiplier)
-        return finished.moved(moved, dual)
+        updated = PidDual(integral, smoothed, jnp.append(dual.history[1:], mean_cost), multiplier)
+        return finished.select(updated, dual)
 
     def multiplier(self, dual):
         return dual.multiplier

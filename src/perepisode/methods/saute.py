@@ -1,4 +1,4 @@
-"""Sauté RL: the safety budget as a part of what the agent sees and is paid for."""
+"""Sauté RL: the remaining safety budget enters the observation and the reward."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from perepisode.settings import setting
 class Saute(Objective):
     """Task reward while the safety budget z = 1 - v / (k + 0.5) is positive, nothing afterwards.
 
-    What was earned before the breach is kept; ESR claws it back.  Unless told otherwise, the agent sees z alone.
+    The return earned before the budget is exceeded is kept, whereas ESR (expected scalarised returns) takes it back.
+    By default the accrued observation is z alone.
     """
 
-    budget: jax.Array | float = setting(1, "k, violations that an episode may have", low=0)
+    budget: jax.Array | float = setting(1, "k, violations allowed per episode", low=0)
     accrued_obs: str = accrued_obs.setting("remaining")
 
     name, label, colour, marker = "saute", "Sauté", "#dd5012", "v"
@@ -33,10 +34,10 @@ class Saute(Objective):
     def gate(self, v):
         return 1.0 * (1.0 - v / (self.budget + 0.5) > 0)
 
-    def features(self, accrued, shown):
+    def features(self, accrued, env_inputs):
         if self.accrued_obs != "remaining":
-            return super().features(accrued, shown)
+            return super().features(accrued, env_inputs)
         return jnp.clip(self.remaining(accrued), -5.0, 5.0)[..., None]
 
     def penalty_trace(self, accrued, multiplier):
-        return PenaltyTrace("Safety budget left, 1 − v / (k + 0.5)", np.asarray(self.remaining(accrued)))
+        return PenaltyTrace("Remaining safety budget, 1 − v / (k + 0.5)", np.asarray(self.remaining(accrued)))

@@ -1,4 +1,4 @@
-"""The agent that is told of no dilemma: what the task alone pays."""
+"""The task reward alone."""
 
 from perepisode.methods.objective import Objective, PenaltyTrace, register_method
 
@@ -10,4 +10,4 @@ class Unconstrained(Objective):
     name, label, colour, marker = "unconstrained", "Unconstrained", "#4c4b45", "o"
 
     def penalty_trace(self, accrued, multiplier):
-        return PenaltyTrace("No price: this objective does not look at violations.")
+        return PenaltyTrace("No price: this objective ignores violations.")

@@ -1,4 +1,4 @@
-"""One picture for a talk: agents side by side, how many of their episodes hold 0, 1, 2, 3 or more violations."""
+"""One picture for a talk: agents side by side, with the shares of their episodes that have 0, 1, 2, 3+ violations."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +22,8 @@ EDGES = np.array([0, 1, 2, 3, np.inf])
 
 
 def card(points: Sequence[Point], dilemma: str) -> Drawing:
-    """Shares of episodes by violations, one panel an agent; under each its return, P(>1) and worst tenth."""
-    harm = violation_name(dilemma)
+    """Shares of episodes by violations, one panel per agent, each with its return, P(>1) and CVaR."""
+    violations = violation_name(dilemma)
     figure = Figure((3.0 * len(points) + 0.4, 5.0))
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
     figure.subplots_adjust(left=0.045, right=0.985, top=0.68, bottom=0.29, wspace=0.12)
@@ -36,12 +36,13 @@ def card(points: Sequence[Point], dilemma: str) -> Drawing:
             "p_over": point.interval(metrics.over_one).mean,
             "cvar": point.tail.mean,
         }
-        _panel(axes, point, shares, facts, harm)
+        _panel(axes, point, shares, facts, violations)
         rows.append({"agent": point.label, **dict(zip(BINS, shares)), **facts, "episodes": point.episodes})
     panels[0].set_ylim(0, max(0.72, 1.15 * highest))
     figure.text(0.045, 0.94, _title(rows), fontsize=14.5, fontweight="bold", color=INK)
-    figure.text(0.045, 0.89, _scale(points, dilemma, harm), fontsize=9.5, color=TEXT)
-    return Drawing(figure, pd.DataFrame(rows), f"Share of episodes by {harm} in one episode; hatched: more than one.")
+    figure.text(0.045, 0.89, _scale(points, dilemma, violations), fontsize=9.5, color=TEXT)
+    caption = f"Share of episodes by number of {violations}; hatched: more than one."
+    return Drawing(figure, pd.DataFrame(rows), caption)
 
 
 def write(points: Sequence[Point], dilemma: str, stem: Path) -> list[Path]:
@@ -59,44 +60,43 @@ def write(points: Sequence[Point], dilemma: str, stem: Path) -> list[Path]:
 
 
 def _title(rows: Sequence[dict]) -> str:
-    """What is to be seen, where it is: returns within 5 % and a worst tenth that is half as heavy again."""
+    """A finding only if returns are within 5 % of each other and the CVaRs differ by half or more."""
     returns, tails = ([row[key] for row in rows] for key in ("return", "cvar"))
     alike = max(returns) - min(returns) <= 0.05 * abs(max(returns))
     if len(rows) > 2 and alike and max(tails) >= 1.5 * min(tails):
         span = f"{number(min(returns), 1)} to {number(max(returns), 1)}"
-        return f"Nearly the same return ({span}), not the same worst episodes"
+        return f"Nearly equal returns ({span}), different worst episodes"
     return "Episodes by violations"
 
 
-def _scale(points: Sequence[Point], dilemma: str, harm: str) -> str:
-    """What was counted, of how many episodes of which agents."""
+def _scale(points: Sequence[Point], dilemma: str, violations: str) -> str:
     steps = {seed.total_timesteps for point in points for seed in point.seeds}
     trained = f", trained for {count(steps.pop())} steps" if len(steps) == 1 else ""
     episodes = sorted({point.episodes for point in points})
     span = f"{episodes[0]:,}" if len(episodes) == 1 else f"{episodes[0]:,} to {episodes[-1]:,}"
     seeds = "one agent each" if {len(point.seeds) for point in points} == {1} else "mean over seeds"
-    return f"{dilemma_name(dilemma)}{trained}, {seeds}; share of {span} episodes by {harm} in them"
+    return f"{dilemma_name(dilemma)}{trained}, {seeds}; share of {span} episodes by number of {violations}"
 
 
-def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], harm: str) -> None:
+def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], violations: str) -> None:
     colour = look(point.method).colour
-    for place, share in enumerate(shares):
-        over = place > 1
-        axes.bar(place, share, width=0.74, facecolor="none" if over else colour, edgecolor=OVER if over else colour,
+    for position, share in enumerate(shares):
+        over = position > 1
+        axes.bar(position, share, width=0.74, facecolor="none" if over else colour, edgecolor=OVER if over else colour,
                  hatch="////" if over else None, linewidth=1.2)  # fmt: skip
-        axes.annotate(percent(share), (place, share), (0, 3), textcoords="offset points", ha="center", fontsize=9,
+        axes.annotate(percent(share), (position, share), (0, 3), textcoords="offset points", ha="center", fontsize=9,
                       color=OVER if over and share >= 0.0005 else INK, fontweight="bold" if over else None)  # fmt: skip
     axes.text(0.0, 1.27, point.label, transform=axes.transAxes, fontsize=12.5, fontweight="bold")
-    for line, words in enumerate(METHODS[point.method].tagline if point.method in METHODS else ()):
-        asked = words.format(value=point.value)
-        axes.text(0.0, 1.18 - 0.075 * line, asked, transform=axes.transAxes, fontsize=9.5, color=TEXT)
+    for line, text in enumerate(METHODS[point.method].tagline if point.method in METHODS else ()):
+        tagline = text.format(value=point.value)
+        axes.text(0.0, 1.18 - 0.075 * line, tagline, transform=axes.transAxes, fontsize=9.5, color=TEXT)
     axes.set_xticks(range(len(BINS)), BINS)
-    axes.set_xlabel(f"{harm} in one episode")
+    axes.set_xlabel(f"{violations} in one episode")
     axes.set_yticks([])
     axes.grid(False)
     axes.spines["left"].set_visible(False)
     lines = (("return", number(facts["return"], 1)), ("more than one", percent(facts["p_over"])),
-             ("mean of the worst tenth", number(facts["cvar"])))  # fmt: skip
+             ("mean, worst 10 % of episodes", number(facts["cvar"])))  # fmt: skip
     for line, (name, value) in enumerate(lines):
         height = -0.33 - 0.105 * line
         axes.text(0.0, height, name, transform=axes.transAxes, fontsize=10, color=TEXT)

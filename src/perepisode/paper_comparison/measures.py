@@ -1,4 +1,4 @@
-"""Every number that the paper prints, measured again here, the paper's way."""
+"""Every number that the paper prints, measured here in the paper's way."""
 
 from perepisode import metrics
 from perepisode.evaluation import compare
@@ -12,25 +12,20 @@ from perepisode.report.statistics.points import Episodes, Point, View
 from perepisode.report.style import look
 
 NAN = float("nan")
+# of one seed's counts, in addition to the metrics of every report
 OF_COUNTS = {
-    "mean": metrics.mean,
-    "p_any": metrics.p_any,
-    "std": metrics.std,
-    "cvar": metrics.cvar,
-    "over_1": metrics.over_one,
-    "at_2": lambda counts: metrics.share_at(counts, 2, 3),
-    "from_3": lambda counts: metrics.share_at(counts, 3),
+    "p_2": lambda counts: metrics.share_at(counts, 2, 3),
+    "p_over_2": lambda counts: metrics.p_over(counts, 2),
 }
 OF_POINT = {
-    "return": lambda point: point.gained,
+    "return": lambda point: point.return_interval,
     "rate": lambda point: compare.t_interval(point.rates),
-    "worst": lambda point: float(point.each(metrics.worst).max()),
     "episodes": lambda point: point.episodes,
 }
 
 
 def views(episodes: Episodes) -> dict[str, View]:
-    """Every dilemma as the paper measures it, as far as the table can tell."""
+    """Every dilemma as the paper measures it, as far as the table permits."""
     found = {}
     for name in episodes.dilemmas:
         counter = "paper" if episodes.has(name, "paper") else "exact"
@@ -40,7 +35,7 @@ def views(episodes: Episodes) -> dict[str, View]:
 
 
 def rows(views: dict[str, View], utilities: dict[str, Utility]) -> list[dict]:
-    """Each printed number, its counterpart here (NaN where these runs have none), and the deviation."""
+    """Each printed number, its counterpart here (NaN if these runs have none), and the deviation."""
     return [_row(printed, _measure(printed, views, utilities)) for printed in numbers.NUMBERS]
 
 
@@ -74,21 +69,25 @@ def _find(view: View, printed: Printed) -> Point | None:
 
 
 def _of_point(measure: str, point: Point, view: View) -> Interval | float:
+    if spec := metrics.METRIC_SPECS.get(measure):
+        return float(max(point.per_seed(spec.of))) if spec.largest else point.interval(spec.of)
     if measure in OF_COUNTS:
         return point.interval(OF_COUNTS[measure])
     if measure in OF_POINT:
         return OF_POINT[measure](point)
     if measure == "welch":
         focal = view.arm("esr", "k=1")
-        return compare.welch(point.each(metrics.cvar), focal.each(metrics.cvar)).t if focal else NAN
+        return compare.welch(point.per_seed(metrics.cvar), focal.per_seed(metrics.cvar)).t if focal else NAN
     if measure == "gamma_cost":
-        same = (other for other in view.apart if (other.method, other.arm, other.gamma) == (point.method, point.arm, 1))
-        twin = next(same, None)
-        return point.mean_return - twin.mean_return if twin else NAN
+        same = (
+            other for other in view.variants if (other.method, other.arm, other.gamma) == (point.method, point.arm, 1)
+        )
+        undiscounted = next(same, None)
+        return point.mean_return - undiscounted.mean_return if undiscounted else NAN
     if view.unconstrained is None:
         return NAN
     if measure == "gap":
-        return compare.gap(view.unconstrained.gained, point.gained)
+        return compare.gap(view.unconstrained.return_interval, point.return_interval)
     assert measure == "share_of_unconstrained"
     return point.mean_return / view.unconstrained.mean_return
 

@@ -1,7 +1,7 @@
-"""Every result that the paper prints, as data: where it stands, what it is, and how to measure it again.
+"""Every result that the paper prints, as data: where it is printed, what it is, and how to measure it.
 
-`measure` names what `replicated` measures; `method` and `arm` say of which agent.  None: an episodes table
-cannot tell.
+`measure` is a quantity of `measures`, of the agent given by `method` and `arm`; None if an episodes table does not
+contain it.
 """
 
 import csv
@@ -33,6 +33,6 @@ STEPS = next(one.value for one in NUMBERS if one.measure == "steps")
 NK = "no_killing"
 
 
-def of_world(environment: str) -> bool:
-    """Whether the paper's numbers are of this world."""
+def apply_to(environment: str) -> bool:
+    """Whether the paper's numbers are about this environment."""
     return environment in ENVIRONMENTS and ENVIRONMENTS[environment].reference == "perepisode.paper_comparison"

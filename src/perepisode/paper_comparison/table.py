@@ -1,4 +1,4 @@
-"""The paper's printed numbers beside the same quantities here, measured the paper's way."""
+"""The paper's printed numbers and the same quantities here, measured in the paper's way."""
 
 import pandas as pd
 
@@ -10,13 +10,13 @@ from perepisode.report.style import dilemma_name
 from perepisode.report.tables import Table
 
 NAN = float("nan")
-SHARES = ("p_any", "over_1", "at_2", "from_3", "hypervolume_gain", "share_of_unconstrained")
-WHOLE = (None, "runs", "seeds", "episodes", "steps", "worst")
+SHARES = ("p_any", "p_over_1", "p_2", "p_over_2", "hypervolume_gain", "share_of_unconstrained")
+INTEGERS = (None, "runs", "seeds", "episodes", "steps", "worst")
 
 
 def paper_versus_here(episodes: Episodes, utilities: dict[str, Utility]) -> Table | None:
-    """Every number the paper prints that has a counterpart here, and the deviation; None in another world."""
-    if not numbers.of_world(episodes.environment):
+    """Every printed number that has a counterpart here, and the deviation; None for another environment."""
+    if not numbers.apply_to(episodes.environment):
         return None
     views = measures.views(episodes)
     printed = measures.rows(views, utilities)
@@ -36,7 +36,7 @@ def paper_versus_here(episodes: Episodes, utilities: dict[str, Utility]) -> Tabl
 
 
 def _show(measure: str | None, value: float, ci: float = NAN, sign: str = "") -> str:
-    """A number in the digits of its kind; `sign` is "+" for a deviation."""
+    """A number in the format of its measure; `sign` is "+" for a deviation."""
     half = f"{ci:.2f}"
     if measure in SHARES and not sign:
         return percent(value, ci)
@@ -44,7 +44,7 @@ def _show(measure: str | None, value: float, ci: float = NAN, sign: str = "") ->
         text = f"{100 * value:{sign}.1f} %"
     elif measure == "rate":
         text, half = f"{value:{sign}.1e}", f"{ci:.1e}"
-    elif measure in WHOLE:
+    elif measure in INTEGERS:
         text, ci = f"{value:{sign}.4g}", NAN
     else:
         text = f"{value:{sign}.4f}" if measure.startswith("hypervolume") else f"{value:{sign}.2f}"
@@ -54,7 +54,7 @@ def _show(measure: str | None, value: float, ci: float = NAN, sign: str = "") ->
 
 def _deviation(row: dict) -> str:
     if row["measure"] == "welch":
-        return ""  # a ratio of spreads over a few seeds: how far it is from another one says nothing
+        return ""  # depends on the spread of a few seeds: its deviation is meaningless
     relative = f" ({100 * row['relative']:+.0f} %)" if row["relative"] == row["relative"] else ""
     return _show(row["measure"], row["deviation"], sign="+") + relative.replace("-", "−").replace(" ", "\u00a0")
 
@@ -62,10 +62,10 @@ def _deviation(row: dict) -> str:
 def _note(views: dict[str, View], missing: int) -> str:
     steps = measures.of_study("steps", views)
     counter = next(iter(views.values())).counter
-    counted = "counted by its state difference" if counter == "paper" else "exact counts (no others given)"
-    parts = [f"Measured as the paper does: episodes that finish inside its window, {counted}."]
+    counted = "counted by its detector" if counter == "paper" else "exact counts (the table has no others)"
+    parts = [f"Measured in the paper's way: episodes that finish within its window, {counted}."]
     if missing:
-        parts.append(f"{missing} more that it prints have no counterpart among these runs.")
+        parts.append(f"{missing} more printed numbers have no counterpart among these runs.")
     if steps == steps and steps != numbers.STEPS:
-        parts.append(f"Our scale differs: {count(steps)} training steps a run, the paper's {count(numbers.STEPS)}.")
+        parts.append(f"Training length differs: {count(steps)} steps per run, the paper's {count(numbers.STEPS)}.")
     return " ".join(parts)

@@ -1,7 +1,7 @@
-"""Episodes lived again from the keys and actions in their table, and a page to watch them on.
+"""Exact replays of evaluated episodes from the keys and actions in their table, and a page to watch them.
 
-source     which episodes, and what is known of the agents that played them
-episode    an episode again: what happened at each step, and whether it is what its row says
-watch      the worst of them, or those that show restraint, as a page
-page, frames, timeline, pressure    what that page shows: words, pictures, lines, and what the objective made of it
+selection      which episodes to replay, and which agents played them
+episode        the replay: what happened in each step, and whether it matches the row
+watch          replays of the worst episodes, or of those in which an agent abstained, as a page
+page, frames, timeline, penalty_trace    the parts of the page: text, pictures, drawings, the objective's penalty
 """

@@ -1,4 +1,4 @@
-"""Episodes lived again from their keys and actions: `replay` recounts one, `watch` writes a page to see them on."""
+"""Replaying an episode from its keys and actions, and comparing it with its row."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.config import ConfigError
-from perepisode.environments.base import EndCause, Environment, Outcome, State, action_type
+from perepisode.environments.base import EndCause, Environment, Outcome, State, action_dtype
 from perepisode.environments.reset_pool import step_key
 
-CHUNK = 256  # steps in one jitted call: one program for episodes of any length
+CHUNK = 256  # steps per jitted call, so that one program serves episodes of any length
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What an episode was.  Step t (1 to `length`) leads from position t - 1 to position t; position 0 is the start."""
+    """A replayed episode.  Step t (1 to `length`) leads from position t - 1 to position t; position 0 is the start."""
 
     env: Environment
     actions: np.ndarray  # uint8[step], or uint16
-    rewards: np.ndarray  # float32[step], of the task
+    rewards: np.ndarray  # float32[step], task reward
     violations: np.ndarray  # int32[step, dilemma], exact
     paper_violations: np.ndarray  # int32[step, dilemma]
     info: dict[str, np.ndarray]  # int32[step] each
     end_cause: str
     episode: jax.Array  # the episode's key
-    milestones: list[State]  # the world at every CHUNK-th position, from which any other is reached
+    milestones: list[State]  # the state at every CHUNK-th position, from which any other is recomputed
 
     @property
     def length(self) -> int:
@@ -36,7 +36,7 @@ class Replay:
 
     @property
     def accrued(self) -> np.ndarray:
-        """Task return at every position, float32[length + 1], added in the order in which it was earned."""
+        """Task return at every position, float32[length + 1], summed in step order."""
         return np.concatenate([np.zeros(1, np.float32), np.cumsum(self.rewards, dtype=np.float32)])
 
     def outcome(self, step: int) -> Outcome:
@@ -46,7 +46,7 @@ class Replay:
         return Outcome(self.rewards[step], self.violations[step], self.paper_violations[step], info, ended)  # type: ignore[arg-type]
 
     def totals(self, dilemma: str) -> dict[str, Any]:
-        """What the episodes table says of an episode whose run was trained for `dilemma`, by column."""
+        """The episode's columns in the episodes table, for a run trained for `dilemma`."""
         names = self.env.dilemmas
         exact, paper = self.violations.sum(axis=0), self.paper_violations.sum(axis=0)
         return {
@@ -60,42 +60,42 @@ class Replay:
         }
 
     def abstained(self, dilemma: str) -> np.ndarray:
-        """Steps (from 1) after the first violation in which another was within reach and was not committed."""
+        """Steps (from 1) after the first violation in which the agent could commit another and did not."""
         index = self.env.dilemmas.index(dilemma)
-        own = self.violations[:, index]
-        if not own.any():
+        counts = self.violations[:, index]
+        if not counts.any():
             return np.zeros(0, int)
-        steps = np.arange(int(np.flatnonzero(own)[0]) + 1, self.length)  # position t lies before step t + 1
-        reach = [np.asarray(jax.vmap(self.env.violation_possible)(states))[:, index] for states in self.states(steps)]
-        near = np.concatenate([*reach, np.zeros(0, bool)])
-        return steps[near & (own[steps] == 0)] + 1
+        steps = np.arange(int(np.flatnonzero(counts)[0]) + 1, self.length)  # step t + 1 starts at position t
+        masks = [np.asarray(jax.vmap(self.env.violation_possible)(states))[:, index] for states in self.states(steps)]
+        possible = np.concatenate([*masks, np.zeros(0, bool)])
+        return steps[possible & (counts[steps] == 0)] + 1
 
     def states(self, positions: Sequence[int] | np.ndarray) -> Iterator[State]:
-        """The worlds at these rising positions, stacked on a leading axis, some hundred at a time."""
-        places = np.asarray(positions)
-        for index in np.unique(places // CHUNK):
-            begun = self.milestones[index]
-            _, (states, _) = _advance(self.env, self.episode, begun, *_chunk(self.actions, index))
-            here = places[places // CHUNK == index] - index * CHUNK
-            yield jax.tree.map(lambda x, here=here: _on_host(x)[here], states)
+        """The states at these increasing positions, stacked on a leading axis, at most CHUNK at a time."""
+        positions = np.asarray(positions)
+        for index in np.unique(positions // CHUNK):
+            milestone = self.milestones[index]
+            _, (states, _) = _advance(self.env, self.episode, milestone, *_chunk(self.actions, index))
+            offsets = positions[positions // CHUNK == index] - index * CHUNK
+            yield jax.tree.map(lambda x, offsets=offsets: _on_host(x)[offsets], states)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a replay did not give what its row says."""
+    """A column in which a replay differs from its row."""
 
-    what: str
-    row: Any
-    replay: Any
+    column: str
+    recorded: Any
+    replayed: Any
 
     def __str__(self) -> str:
-        return f"{self.what}: the row says {self.row}, the replay gives {self.replay}"
+        return f"{self.column}: recorded {self.recorded}, replayed {self.replayed}"
 
 
 def replay(row: Mapping[str, Any], env: Environment) -> Replay:
-    """Live the row's episode again: reset by its key, then its actions, each with the key of its step.
+    """Replay the row's episode: a reset with its key, then its actions, each with the key of its step.
 
-    Ends where the world ends the episode, or after the last action (then its end cause is `running`).
+    It ends when the environment ends the episode, or after the last action (then its end cause is `running`).
     """
     actions = _actions(row, env)
     episode = key_of(row, "policy_key")
@@ -122,9 +122,9 @@ def replay(row: Mapping[str, Any], env: Environment) -> Replay:
 
 
 def differences(row: Mapping[str, Any], replayed: Replay) -> list[Difference]:
-    """Every column that the replay does not give exactly; none means that the episode was reproduced."""
-    found = replayed.totals(str(row["dilemma"]))
-    return [Difference(name, row[name], value) for name, value in found.items() if name in row and row[name] != value]
+    """The columns that the replay does not reproduce exactly; empty if the episode was reproduced."""
+    totals = replayed.totals(str(row["dilemma"]))
+    return [Difference(name, row[name], value) for name, value in totals.items() if name in row and row[name] != value]
 
 
 @partial(jax.jit, static_argnums=0)
@@ -134,7 +134,7 @@ def _begin(env: Environment, reset_key: jax.Array) -> State:
 
 @partial(jax.jit, static_argnums=0)
 def _advance(env: Environment, episode: jax.Array, state: State, times: jax.Array, actions: jax.Array):
-    """Steps at these times → the world after them; the world before each, and what happened in each."""
+    """Steps at these times → the state after them; the state before and the outcome of each."""
 
     def body(state, step):
         time, action = step
@@ -145,15 +145,15 @@ def _advance(env: Environment, episode: jax.Array, state: State, times: jax.Arra
 
 
 def _chunk(actions: np.ndarray, index: int) -> tuple[jax.Array, jax.Array]:
-    """Times and actions of a chunk; behind the episode's end stand actions that nobody looks at."""
+    """Times and actions of a chunk; those after the episode's end are padding, whose results are not used."""
     first = int(index) * CHUNK
-    here = actions[first : first + CHUNK]
-    padded = np.pad(here, (0, CHUNK - len(here))).astype(np.int32)
+    chunk = actions[first : first + CHUNK]
+    padded = np.pad(chunk, (0, CHUNK - len(chunk))).astype(np.int32)
     return jnp.arange(first, first + CHUNK, dtype=jnp.int32), jnp.asarray(padded)
 
 
 def _on_host(x: jax.Array) -> Any:
-    """As NumPy, where picking is quick; a random key has no such form and stays as it is."""
+    """As NumPy, where indexing is fast; random keys have no NumPy dtype and stay on the device."""
     return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x)
 
 
@@ -161,19 +161,19 @@ def _actions(row: Mapping[str, Any], env: Environment) -> np.ndarray:
     content = row["actions"]
     if not isinstance(content, bytes) or not content:
         raise ConfigError("the row's actions are not bytes; a replay needs the parquet table that `evaluate` wrote")
-    kind = np.dtype(action_type(env))
-    if len(content) % kind.itemsize:
-        raise ConfigError(f"the row's actions are cut short; {env.name} has {kind.itemsize} bytes for each")
-    actions = np.frombuffer(content, kind)
+    dtype = np.dtype(action_dtype(env))
+    if len(content) % dtype.itemsize:
+        raise ConfigError(f"the row's actions are truncated; {env.name} has {dtype.itemsize} bytes per action")
+    actions = np.frombuffer(content, dtype)
     if actions.max() >= env.actions:
         raise ConfigError(f"action {actions.max()} is unknown; {env.name} has actions 0 to {env.actions - 1}")
     return actions
 
 
 def key_of(row: Mapping[str, Any], column: str) -> jax.Array:
-    """A key from the hexadecimal digits of its two 32-bit words."""
+    """A random key from the hexadecimal digits of its two 32-bit words."""
     try:
         words = np.frombuffer(bytes.fromhex(row[column]), ">u4")
         return jax.random.wrap_key_data(jnp.asarray(words.astype(np.uint32)))
     except (TypeError, ValueError):
-        raise ConfigError(f"{column}={row[column]!r} is no key; it must be 16 hexadecimal digits") from None
+        raise ConfigError(f"{column}={row[column]!r} is not a key; it must be 16 hexadecimal digits") from None

@@ -1,4 +1,4 @@
-"""How a run's objective weighed violations while an episode went on, drawn from what the method declares."""
+"""The penalty that a run's objective applies in the course of an episode."""
 
 import numpy as np
 
@@ -7,30 +7,30 @@ from perepisode.methods import METHODS, Accrued, Objective, PenaltyTrace
 from perepisode.replay.selection import SelectedEpisode
 
 
-def pressure(chosen: SelectedEpisode, accrued: Accrued) -> PenaltyTrace:
-    """What the run's objective made of `accrued` [position]; the objective is read from the run or from the row."""
-    objective = _objective(chosen)
+def penalty_trace(episode: SelectedEpisode, accrued: Accrued) -> PenaltyTrace:
+    """The penalty at every position, given the accrued return and cost [position]."""
+    objective = _objective(episode)
     if objective is None:
-        return PenaltyTrace("The run's objective is not known here.")
-    return objective.penalty_trace(accrued, _last_multiplier(chosen))
+        return PenaltyTrace("The run's objective is unknown.")
+    return objective.penalty_trace(accrued, _last_multiplier(episode))
 
 
-def _objective(chosen: SelectedEpisode) -> Objective | None:
-    """From the run's settings; without its folder, from the arm in the row as far as that tells them."""
-    method = METHODS.get(chosen.row["method"])
+def _objective(episode: SelectedEpisode) -> Objective | None:
+    """From the run's settings, or from the row's arm if the run was not found."""
+    method = METHODS.get(episode.row["method"])
     if method is None:
         return None
     try:
-        if chosen.run is not None:
-            return chosen.run.objective(chosen.trained and chosen.run.named(chosen.trained))
-        value = chosen.row["value"]
-        return method.build(**({method.swept: chosen.row["arm"] if np.isnan(value) else value} if method.swept else {}))
-    except (TypeError, ValueError, KeyError):  # a row from another version may name settings unknown here
+        if episode.run is not None:
+            return episode.run.objective(episode.source and episode.run.files_from(episode.source))
+        arm, value = episode.row["arm"], episode.row["value"]
+        return method.build(**({method.swept: arm if np.isnan(value) else value} if method.swept else {}))
+    except (TypeError, ValueError, KeyError):  # the row's arm may not be a current setting
         return None
 
 
-def _last_multiplier(chosen: SelectedEpisode) -> float | None:
+def _last_multiplier(episode: SelectedEpisode) -> float | None:
     """λ in the last complete row of the run's metrics."""
-    last = chosen.trained and safe_io.last_row(chosen.trained.metrics)  # the last line may be cut short
-    found = safe_io.number((last or {}).get("lambda"))
-    return found if found == found else None
+    last = episode.source and safe_io.last_row(episode.source.metrics)
+    multiplier = safe_io.as_float((last or {}).get("lambda"))
+    return multiplier if multiplier == multiplier else None

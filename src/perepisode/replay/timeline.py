@@ -1,4 +1,4 @@
-"""An episode's timeline as small drawings that share one axis: position 0 to `length`, left to right."""
+"""The timeline of an episode: small drawings that share one axis, position 0 to `length` from left to right."""
 
 from dataclasses import dataclass
 
@@ -9,21 +9,21 @@ from perepisode.methods import PenaltyTrace
 from perepisode.replay.episode import Replay
 from perepisode.report.formatting import number
 
-TOP = 100.0  # height of a drawing in its own units; the page stretches it
-WIDE_ENOUGH = 150  # steps up to which a bar has the width of its step
+TOP = 100.0  # height of a drawing in its own units; the page scales it
+MAX_BARS = 150  # steps up to which a bar is as wide as its step
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A path of one kind; the page's style gives its colour."""
+    """An SVG path; the page's style sheet colours it by its class."""
 
-    kind: str  # line, bar, loss, offer, taken, zero, violation
+    css_class: str  # line, bar, loss, offer, taken, zero, violation
     path: str
 
 
 @dataclass(frozen=True)
 class Label:
-    """A text over a place of the axis, both in percent."""
+    """A text above a mark, with its position in per cent."""
 
     left: float
     bottom: float
@@ -34,7 +34,7 @@ class Label:
 class Track:
     """One drawing of the timeline."""
 
-    name: str  # which of the player's values stands beside the title
+    name: str  # the player's value to show next to the title
     title: str
     marks: list[Mark]
     low: str
@@ -44,40 +44,41 @@ class Track:
     tall: bool = False
 
 
-def tracks(replay: Replay, own: np.ndarray, pressure: PenaltyTrace) -> list[Track]:
-    """Return so far, reward of each step, violations so far (`own` [step]), and what the objective made of them."""
-    violations = Mark("violation", _verticals(np.flatnonzero(own) + 0.5))
-    counts = np.concatenate([[0], np.cumsum(own)])
-    found = [
+def tracks(replay: Replay, counts: np.ndarray, penalty: PenaltyTrace) -> list[Track]:
+    """Return so far, reward per step, violations so far (from `counts` [step]) and the objective's penalty."""
+    violations = Mark("violation", _verticals(np.flatnonzero(counts) + 0.5))
+    total = np.concatenate([[0], np.cumsum(counts)])
+    shown = [
         _line("accrued", "Task return so far, R_acc", replay.accrued, violations),
         _bars(replay.rewards, violations),
-        _line("violations", "Violations so far", counts, violations, digits=0),
+        _line("violations", "Violations so far", total, violations, digits=0),
     ]
-    if pressure.values is None:
-        return [*found, Track("", pressure.label, [], "", "")]
-    return [*found, _line("pressure", pressure.label, pressure.values, violations)]
+    if penalty.values is None:
+        return [*shown, Track("", penalty.label, [], "", "")]
+    return [*shown, _line("penalty", penalty.label, penalty.values, violations)]
 
 
-def stakes(replay: Replay, own: np.ndarray) -> Track:
-    """What a violation would have paid at each step, where the world knows: bars, those of violations filled."""
+def stakes(replay: Replay, counts: np.ndarray) -> Track:
+    """The reward of a violation at each step, if the environment defines it: bars, filled where one was committed."""
     states = list(replay.states(range(replay.length)))
-    pays = np.concatenate([np.asarray(jax.vmap(replay.env.stake)(some)) for some in states])
+    pays = np.concatenate([np.asarray(jax.vmap(replay.env.stake)(batch)) for batch in states])
     steps, high = _where(pays > 0), max(float(pays.max(initial=0.0)), 0.1)
     scale = _Scale(0.0, high)
     bars = [(step, scale(0.0), scale(pays[step])) for step in steps]
-    left = "".join(_box(*bar) for bar in bars if not own[bar[0]])
-    yielded = "".join(_box(*bar) for bar in bars if own[bar[0]])
+    offers = "".join(_box(*bar) for bar in bars if not counts[bar[0]])
+    taken = "".join(_box(*bar) for bar in bars if counts[bar[0]])
     crowded = len(steps) > min(14, replay.length / 2)
     labels = () if crowded else tuple(
         Label(100 * (step + 0.5) / replay.length, 100 - top, number(pays[step], 1)) for step, _, top in bars
     )  # fmt: skip
-    note = f"What each of the {len(steps)} would pay; the {int((own[steps] > 0).sum())} filled ones were taken."
-    marks = [Mark("offer", left), Mark("taken", yielded), Mark("zero", f"M0 {scale(0.0):.2f}H{replay.length}")]
-    return Track("deed", replay.env.stakes, marks, "0", number(high, 1), labels, note, tall=True)
+    committed = int((counts[steps] > 0).sum())
+    note = f"The reward of a violation, possible in {len(steps)} steps and committed in the {committed} filled ones."
+    marks = [Mark("offer", offers), Mark("taken", taken), Mark("zero", f"M0 {scale(0.0):.2f}H{replay.length}")]
+    return Track("action", replay.env.stakes, marks, "0", number(high, 1), labels, note, tall=True)
 
 
 class _Scale:
-    """From values to heights: `high` near the top, `low` near the bottom."""
+    """Maps values to heights: `high` near the top, `low` near the bottom."""
 
     def __init__(self, low: float, high: float, margin: float = 8.0):
         self.low, self.span, self.margin = low, (high - low) or 1.0, margin
@@ -87,7 +88,7 @@ class _Scale:
 
 
 def _line(name: str, title: str, values: np.ndarray, violations: Mark, digits: int = 2) -> Track:
-    """A staircase: the value changes in the middle of the step that changes it."""
+    """A step function; the value changes in the middle of the step that changes it."""
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
     scale = _Scale(low, high)
     points = [f"M0 {scale(values[0]):.2f}"]
@@ -100,11 +101,11 @@ def _line(name: str, title: str, values: np.ndarray, violations: Mark, digits: i
 def _bars(rewards: np.ndarray, violations: Mark) -> Track:
     low, high = min(0.0, float(rewards.min())), max(0.0, float(rewards.max()))
     scale = _Scale(low, high)
-    draw = _box if len(rewards) <= WIDE_ENOUGH else _stroke
+    draw = _box if len(rewards) <= MAX_BARS else _stroke
     gains = "".join(draw(step, scale(0.0), scale(rewards[step])) for step in _where(rewards > 0))
     losses = "".join(draw(step, scale(0.0), scale(rewards[step])) for step in _where(rewards < 0))
     marks = [violations, Mark("bar", gains), Mark("loss", losses), Mark("zero", f"M0 {scale(0.0):.2f}H{len(rewards)}")]
-    return Track("reward", "Task reward of each step", marks, number(low), number(high))
+    return Track("reward", "Task reward per step", marks, number(low), number(high))
 
 
 def _box(step: int, bottom: float, top: float) -> str:
@@ -119,5 +120,5 @@ def _where(mask: np.ndarray) -> list[int]:
     return [int(step) for step in np.flatnonzero(mask)]
 
 
-def _verticals(places: np.ndarray) -> str:
-    return "".join(f"M{place:g} 0V{TOP:g}" for place in places)
+def _verticals(positions: np.ndarray) -> str:
+    return "".join(f"M{position:g} 0V{TOP:g}" for position in positions)

@@ -1,13 +1,11 @@
-"""Episodes to be watched: chosen, lived again, compared with their rows, and put on a page."""
+"""Replay selected episodes, compare them with their rows and write a page to watch them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from perepisode import environments
 from perepisode.config import ConfigError
 from perepisode.environments import check_env
-from perepisode.environments.base import Environment
 from perepisode.replay import page
 from perepisode.replay.episode import Replay, differences, replay
 from perepisode.replay.selection import SelectedEpisode, select
@@ -21,38 +19,35 @@ def watch(
     method: str | None = None,
     arm: str | None = None,
     runs: Path | None = None,
-    restraint: int = 0,
-    say: Callable[[str], None] = print,
+    abstaining: int = 0,
+    log: Callable[[str], None] = print,
 ) -> Path:
     """Replay the `worst` episodes (or these rows) of a table, run or agent and write `out`/index.html; its path.
 
-    With `restraint`, also as many episodes with one violation whose agent had most further chances and let them be.
-    No world is shown twice, unless two rows of it are given.
+    `abstaining` adds that many episodes with a single violation, those in which the agent abstained most often
+    afterwards.  No two episodes share a key, unless both rows are given.
     """
-    selection = select(Path(source), worst, tuple(row), method, arm, None if runs is None else Path(runs), say)
-    again = [(chosen, _again(chosen)) for chosen in selection.chosen]
-    if restraint:
-        once = [(chosen, _again(chosen)) for chosen in selection.once]
-        chances = {chosen.number: len(replayed.abstained(chosen.row["dilemma"])) for chosen, replayed in once}
-        again += sorted(once, key=lambda one: -chances[one[0].number])[:restraint]
-    if not again:
-        also = f", and no episode of {selection.total} has just one violation" if restraint else ""
-        raise ConfigError(f"worst={worst} leaves nothing to watch{also}; use at least 1")
-    shown = []
-    for place, (chosen, replayed) in enumerate(again):
-        wrong = differences(chosen.row, replayed)
-        verdict = "reproduced exactly" if not wrong else "NOT reproduced: " + "; ".join(map(str, wrong))
-        say(f"episode {place + 1} of {len(again)}, row {chosen.number}: {verdict}")
-        shown.append(page.episode(place, chosen, replayed, wrong))
-    return page.write(Path(out), selection, shown)
+    selection = select(Path(source), worst, tuple(row), method, arm, None if runs is None else Path(runs), log)
+    replays = [(episode, _replay(episode)) for episode in selection.episodes]
+    if abstaining:
+        candidates = [(episode, _replay(episode)) for episode in selection.single_violation]
+        candidates.sort(key=lambda pair: -len(pair[1].abstained(pair[0].row["dilemma"])))
+        replays += candidates[:abstaining]
+    if not replays:
+        reason = f", and no episode of {selection.total} has just one violation" if abstaining else ""
+        raise ConfigError(f"worst={worst} leaves nothing to watch{reason}; use at least 1")
+    views = []
+    for index, (episode, replayed) in enumerate(replays):
+        found = differences(episode.row, replayed)
+        verdict = "reproduced exactly" if not found else "NOT reproduced: " + "; ".join(map(str, found))
+        log(f"episode {index + 1} of {len(replays)}, row {episode.row_number}: {verdict}")
+        views.append(page.view(index, episode, replayed, found))
+    return page.write(Path(out), selection, views)
 
 
-def _again(chosen: SelectedEpisode) -> Replay:
-    return replay(chosen.row, _world(chosen.row, chosen.options))
-
-
-def _world(row: Mapping[str, Any], options: dict[str, Any]) -> Environment:
-    env = check_env.check(environments.make(row["environment"], **options))
+def _replay(episode: SelectedEpisode) -> Replay:
+    row = episode.row
+    env = check_env.check(environments.make(row["environment"], **episode.env_settings))
     if row["dilemma"] not in env.dilemmas:
         raise ConfigError(f"dilemma {row['dilemma']!r} is unknown; {env.name} has {', '.join(env.dilemmas)}")
-    return env
+    return replay(row, env)

@@ -1,15 +1,16 @@
 """From episodes tables to a page.
 
-    statistics/      what is compared, as numbers: no drawing, no page
-    drawing/         numbers as figures
-    harm             what is measured: counts or costs, its limit, its tail, its words and digits
-    style, words     how methods are called and look, how numbers are written: the same everywhere
-    tables, measuring, versus, elsewhere    numbers as tables
-    exports          figures and tables as files for papers and programs
-    blocks           which of these figures and tables a dilemma's section shows, one declaration each
-    findings, discussion, sections, page    the page: what was found, in whose words, in which order, as a file
+    statistics/             the compared numbers: no drawing, no page
+    drawing/                numbers as figures
+    cost_measure            counts or costs, with their limit, tail, wording and digits
+    style, formatting       names and styles of methods; how numbers are written
+    tables, measurement     numbers as tables
+    exports                 figures and tables as files for papers and programs
+    blocks                  the figures and tables of a dilemma's section, one declaration each
+    findings, caveats       the first screen
+    discussion, sections, page, text_summary    an author's text, the rest of the page, the page as a file, the console
 
-`perepisode.report(...)` is the command `perepisode report`: this package can be called.
+`perepisode.report(...)` does the same as the command `perepisode report`: the package is callable.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ def report(
     watch: Iterable[str | Path] = (),
     discussion: str | Path | None = None,
     cost_limit: float | None = None,
-    alpha: float = metrics.WORST,
+    alpha: float = metrics.CVAR_ALPHA,
     names: Mapping[str, str] | None = None,
     formats: Iterable[str] = ("svg", "pdf", "png"),
     echo: Callable[..., None] = lambda *_: None,
 ) -> Path:
-    """Figures, tables and one HTML page from episodes tables, ours or anybody's; the page's path.
+    """Write figures, tables and one HTML page from episodes tables of any library; return the page's path.
 
-    `runs` are folders of run folders, or agents by name or file, for training curves; the rest is as in `page.build`.
+    `runs` are folders of run folders, or agents by name or file, for training curves; for the rest see `page.build`.
     """
     from perepisode.report.page import build
     from perepisode.zoo import find
@@ -62,7 +63,7 @@ def report(
 
 
 class _Called(ModuleType):
-    """A package and the function of the same name would hide each other; so the package is that function too."""
+    """The package `perepisode.report` would hide the function of that name, so the package is callable."""
 
     __call__ = staticmethod(report)
 

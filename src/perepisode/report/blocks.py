@@ -1,7 +1,7 @@
-"""What a dilemma's section compares, in reading order: one declaration for each figure and each table.
+"""The figures and tables of a dilemma's section, in reading order: one declaration each.
 
-A declaration is a function of the case.  It returns what is shown, or a sentence that says why it is left out, or None
-where there is nothing to say.  A script of one's own declares in the same way, before it builds a page.
+A declaration is a function of the case.  It returns the figure or table, a sentence that says why it is omitted, or
+None.  Your own script declares in the same way before it builds a page (docs/how-to/plots-and-tables.md).
 """
 
 import itertools
@@ -22,18 +22,18 @@ from perepisode.report.tables import Table
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything a report may draw on."""
+    """The data of a report."""
 
     episodes: Episodes
     views: list[View]
     curves: list[Curve]
     utilities: dict[str, tuple[Utility, float]]
     exact: list[dict]
-    watch: list[tuple[str, str]]  # episodes to watch: title, address
+    watch: list[tuple[str, str]]  # replays: title, address
 
 
 class Case(NamedTuple):
-    """The agents of a dilemma, the one whose tail is compared, and of every rival method the arm nearest in return."""
+    """The agents of a dilemma, the focal one, and the arm of nearest return of every rival method."""
 
     view: View
     chosen: Point
@@ -46,16 +46,16 @@ BLOCKS: dict[str, Callable[[Case], Shown]] = {}
 
 
 def figure(title: str) -> Callable:
-    """Declare a figure; on the page and in its files it is `<name of the function>_<dilemma>`."""
+    """Declare a figure; its name on the page and in files is `<name of the function>_<dilemma>`."""
 
     def declared(draw: Callable[[Case], Drawing | str | None]):
         def block(case: Case) -> Shown:
-            made = draw(case)
-            if isinstance(made, Drawing):
-                return drawn(f"{draw.__name__}_{slug(case.view.dilemma)}", made.title or title, made)
-            if made is None or isinstance(made, str):
-                return made
-            raise TypeError(f"{draw.__name__} returned a {type(made).__name__}; return a Drawing, a sentence or None")
+            drawing = draw(case)
+            if isinstance(drawing, Drawing):
+                return drawn(f"{draw.__name__}_{slug(case.view.dilemma)}", drawing.title or title, drawing)
+            if drawing is None or isinstance(drawing, str):
+                return drawing
+            raise TypeError(f"{draw.__name__} returned a {type(drawing).__name__}; return a Drawing, a string or None")
 
         _add(draw.__name__, block)
         return draw
@@ -64,58 +64,60 @@ def figure(title: str) -> Callable:
 
 
 def table(make: Callable[[Case], Table | str | None]):
-    """Declare a table, which names itself."""
+    """Declare a table; the table has its own name and title."""
     _add(make.__name__, make)
     return make
 
 
 def _add(name: str, block: Callable[[Case], Shown]) -> None:
     if name in BLOCKS:
-        raise ValueError(f"a dilemma's section has a block {name!r} already; call the function otherwise")
+        raise ValueError(f"a figure or table named {name!r} is already declared; rename the function")
     BLOCKS[name] = block
 
 
-@figure("The tail against the mean")
+@figure("CVaR against the mean")
 def tail(case: Case) -> Drawing | None:
     return tail_figures.tail(case.view, case.inputs.exact) if len(case.view.main) > 1 else None
 
 
-@figure("Share of episodes beyond each level")
+@figure("Share of episodes over each level")
 def exceedance(case: Case) -> Drawing:
     return tail_figures.exceedance([case.chosen, *case.rivals], case.chosen.allowed)
 
 
-@figure("Mean of the worst episodes, from 1 % to 50 % of them")
+@figure("CVaR from the worst 1 % to the worst 50 % of episodes")
 def cvar_levels(case: Case) -> Drawing:
     return tail_figures.levels([case.chosen, *case.rivals])
 
 
 @figure("Violations per episode")
 def distributions(case: Case) -> Drawing | None:
-    if not case.view.harm.whole:
-        return None  # costs have no two episodes alike: they are read from the share beyond each level
+    if not case.view.measure.is_count:
+        return None  # nearly every cost is different: the figure of shares over each level shows them
     shown = [case.chosen, *case.rivals]
     return figures.distributions(shown, case.chosen.allowed, _exact_for(shown, case.inputs.exact))
 
 
-@figure("Mean return against the mean of harm")
+@figure("Mean return against mean violations")
 def frontier(case: Case) -> Drawing | str:
     if len(case.view.main) < 2:
-        return "The frontier is left out: it needs more than one agent."
-    made = figures.frontier(case.view, case.chosen, case.inputs.exact)
-    return made._replace(title=f"Mean return against mean {case.view.harm.name}")
+        return "The frontier is omitted: it needs more than one agent."
+    drawing = figures.frontier(case.view, case.chosen, case.inputs.exact)
+    return drawing._replace(title=f"Mean return against mean {case.view.measure.name}")
 
 
 @table
 def side_by_side(case: Case) -> Table | str | None:
-    apart = f"Agents two by two are left out: no two have the same mean return or the same mean {case.view.harm.name}."
-    return (tables.side_by_side(case.view) or apart) if len(case.view.main) > 1 else None
+    why = (
+        f"Pairwise comparisons are omitted: no two agents are matched in mean return or mean {case.view.measure.name}."
+    )
+    return (tables.side_by_side(case.view) or why) if len(case.view.main) > 1 else None
 
 
 @table
 def matched_nearest(case: Case) -> Table | str:
     if not case.rivals:
-        return "Matched tails are left out: there is no second method with a sweep to match."
+        return "Matched agents are omitted: there is no second method with a sweep."
     return tables.matched_nearest(case.view, case.chosen)
 
 
@@ -126,8 +128,8 @@ def matched_wider(case: Case) -> Table | None:
 
 @table
 def matched_interpolated(case: Case) -> Table | str | None:
-    nowhere = f"Interpolated tails are left out: no rival's frontier reaches the return of {case.chosen.label}."
-    return (tables.matched_interpolated(case.view, case.chosen) or nowhere) if case.rivals else None
+    why = f"Interpolated agents are omitted: no rival's frontier reaches the return of {case.chosen.label}."
+    return (tables.matched_interpolated(case.view, case.chosen) or why) if case.rivals else None
 
 
 @table
@@ -138,7 +140,7 @@ def same_violations(case: Case) -> Table | str | None:
 @figure("Budget sweep")
 def budget_sweep(case: Case) -> Drawing | str:
     if len([point for point in case.view.of(*per_episode()) if point.value == point.value]) < 2:
-        return "The budget sweep is left out: it needs a method at two budgets an episode or more."
+        return "The budget sweep is omitted: it needs a method with two or more per-episode budgets."
     return figures.budget_sweep(case.view)
 
 
@@ -149,12 +151,11 @@ def esr_family(case: Case) -> Drawing | None:
 
 @table
 def hypervolume(case: Case) -> Table | str:
-    alone = "Hypervolume is left out: it needs ESR beside a frontier of other agents."
-    return tables.hypervolume(case.view) or alone
+    return tables.hypervolume(case.view) or "Hypervolume is omitted: it needs ESR and a frontier of other agents."
 
 
 def _exact_for(points: list[Point], exact: list[dict]) -> dict[str, list[float]]:
-    """Exact distributions by the label of the agent that they are the optimum of."""
+    """The exact distributions, by the label of the agent that each is the optimum for."""
     found = {}
     for point, item in itertools.product(points, exact):
         names = (point.label, f"{point.method} {point.arm}", point.arm if item["kind"] == point.method else None)

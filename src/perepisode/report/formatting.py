@@ -1,29 +1,39 @@
-"""How numbers and names are written, the same in every figure, table and sentence."""
+"""How figures, tables and sentences write numbers and names."""
 
 import re
 
 _MANY = ("three", "four", "five", "six", "seven", "eight", "nine")
-_FEW = dict(enumerate(("no", "one", "two", *_MANY)))
+_SMALL = dict(enumerate(("no", "one", "two", *_MANY)))
 
 
 def slug(text: str) -> str:
-    """A name that is safe in a file name and in an id, whatever the table calls its dilemma."""
+    """A name that is safe in file names and in HTML ids."""
     return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-") or "unnamed"
 
 
 def number(value: float, digits: int = 2) -> str:
-    """Fixed digits; a dash for what is not known."""
+    """Fixed digits; a dash for NaN."""
     return "–" if value != value else f"{value:.{digits}f}".replace("-", "−")
 
 
 def plus_minus(mean: float, half: float, digits: int = 2) -> str:
-    """ "1.04 ± 0.07", or the mean alone where one seed allows no interval; costs in the hundreds take fewer digits."""
+    """ "1.04 ± 0.07", or the mean alone without an interval (one seed); fewer digits from 100 on."""
     digits = min(digits, 1) if abs(mean) >= 100 else digits
     return number(mean, digits) if half != half else f"{number(mean, digits)}\u00a0±\u00a0{number(half, digits)}"
 
 
+def signed(value: float, text: str) -> str:
+    """The text of a difference with its sign; a minus is already there."""
+    return f"+{text}" if value > 0 else text
+
+
+def difference(mean: float, half: float) -> str:
+    """ "+0.35 ± 0.60"."""
+    return signed(mean, plus_minus(mean, half))
+
+
 def percent(share: float, half: float = float("nan"), digits: int = 1) -> str:
-    """ "4.0 %", or "4.0 % ± 3.5" where its interval is given too; "1.0 % (0 – 3.4)", not below zero."""
+    """ "4.0 %", or with an interval "4.0 % ± 3.5" or "1.0 % (0 – 3.4)", never below zero."""
     text = "–" if share != share else f"{100 * share:.{digits}f}\u00a0%"
     if half > share:
         return f"{text}\u00a0(0\u00a0–\u00a0{100 * (share + half):.{digits}f})"
@@ -31,7 +41,7 @@ def percent(share: float, half: float = float("nan"), digits: int = 1) -> str:
 
 
 def times(ratio: float) -> str:
-    """How many times the smaller the larger is: "twice", "three times", "1.4 times"."""
+    """A ratio in words: "twice", "three times", "1.4 times"."""
     if not ratio < float("inf"):
         return "–"
     for whole, word in enumerate(("twice", *(f"{many} times" for many in _MANY)), start=2):
@@ -40,9 +50,9 @@ def times(ratio: float) -> str:
     return f"{ratio:.{0 if ratio >= 10 else 1}f} times"
 
 
-def few(whole: int) -> str:
+def in_words(count: int) -> str:
     """A small number as a word."""
-    return _FEW.get(whole, str(whole))
+    return _SMALL.get(count, str(count))
 
 
 def scientific(value: float) -> str:
@@ -50,14 +60,14 @@ def scientific(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A large count to three digits: "10⁸", "4.59 × 10⁷"; below a million as it is."""
+    """A count: below a million in full, from there on to three digits, "10⁸", "4.59 × 10⁷"."""
     if not value >= 1e6:
         return "–" if value != value else f"{value:,.0f}"
     return power_of_ten(value, 2)
 
 
 def power_of_ten(value: float, digits: int = 1) -> str:
-    """ "4.6 × 10⁷", or "10⁸" alone; of numbers from ten on, and as large below zero."""
+    """ "4.6 × 10⁷" or "10⁸"; the absolute value is 10 or larger."""
     mantissa, power = f"{value:.{digits}e}".split("e+")
     ten = "10" + power.lstrip("0").translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return ten if float(mantissa) == 1 else f"{float(mantissa):g}\u00a0×\u00a0{ten}".replace("-", "−")

@@ -1,27 +1,27 @@
-"""What the pages of reports and of replays share: how a template is filled in, and how one links to the other."""
+"""Shared by the pages of reports and of replays: templates, and the links from one to the other."""
 
 from pathlib import Path
 
 from perepisode import safe_io
 from perepisode.config import ConfigError
 
-TITLES = "titles.json"  # beside a page of replays, for reports that link to it
+TITLES = "titles.json"  # next to a page of replays, for reports that link to it
 
 
-def filled(template: Path, **content) -> str:
-    """A page from its template: in HTML all text is escaped, and nothing may be missing."""
+def render(template: Path, **variables) -> str:
+    """A page from its template; HTML is escaped, and a missing variable is an error."""
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template.parent), autoescape=jinja2.select_autoescape(),
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    return environment.get_template(template.name).render(**content)
+    return environment.get_template(template.name).render(**variables)
 
 
 def titles(page: Path) -> list[str]:
-    """What is to be seen on a page of replays."""
+    """The titles of the episodes on a page of replays."""
     try:
-        return [str(title) for title in safe_io.plain(page / TITLES, "make them with `perepisode watch`", list)]
+        return [str(title) for title in safe_io.read_json(page / TITLES, "make them with `perepisode watch`", list)]
     except ConfigError as error:
-        raise ConfigError(f"{page} holds no episodes to watch: {error}") from None
+        raise ConfigError(f"{page} contains no replays: {error}") from None

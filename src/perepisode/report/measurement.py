@@ -1,4 +1,4 @@
-"""Tables about the measuring itself: protocol, detector, arms kept apart, runs, exact optima."""
+"""Tables on the measurement: protocols, detectors, variants, runs and exact optima."""
 
 import itertools
 
@@ -13,7 +13,7 @@ from perepisode.report.tables import Table, basis
 
 
 def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
-    """The matched agents again under every protocol and both counts: what the way of measuring does."""
+    """The matched agents under every protocol and detector."""
     counters = [counter for counter in COUNTERS if episodes.has(view.dilemma, counter)]
     rows = [
         {
@@ -35,26 +35,26 @@ def protocols(episodes: Episodes, view: View, chosen: matched.Point) -> Table:
     frame = pd.DataFrame(rows)
     shown = {
         "Agent": list(frame["agent"]),
-        "Kept": list(frame["episodes_of"]),
-        "Counted by": list(frame["counted_by"]),
+        "Protocol": list(frame["episodes_of"]),
+        "Detector": list(frame["counted_by"]),
         "Return": [number(value) for value in frame["return"]],
         "Length": [number(value, 1) for value in frame["length"]],
-        view.harm.heading: [number(value, 3) for value in frame["violations"]],
-        view.harm.any: [percent(value) for value in frame["p_any"]],
-        view.harm.cvar: [view.harm.pair(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
+        view.measure.heading: [number(value, 3) for value in frame["violations"]],
+        view.measure.p_any: [percent(value) for value in frame["p_any"]],
+        view.measure.cvar_heading: [view.measure.plus_minus(*pair) for pair in zip(frame["cvar"], frame["cvar_ci"])],
         "N": [str(value) for value in frame["episodes"]],
     }
     note = (
-        "The paper keeps the episodes that finish inside a fixed window of steps, which favours short ones; "
-        "the unbiased protocol keeps the first episodes of every world. Its detector compares states before "
-        "and after a step; the exact count looks between the phases of a step."
+        "The paper keeps the episodes that finish within a fixed window of steps, which favours short ones; the "
+        "unbiased protocol keeps the first episodes of every environment. The paper's detector compares the states "
+        "before and after a step; exact counts also see what happens within a step."
     )
-    title = f"What the way of measuring does: {dilemma_name(view.dilemma)}"
+    title = f"Effect of protocol and detector: {dilemma_name(view.dilemma)}"
     return Table(f"protocols_{slug(view.dilemma)}", title, note, shown, frame)
 
 
 def missed(episodes: Episodes, dilemma: str) -> Table | None:
-    """Share of exact violations that the paper's detector does not see, per agent."""
+    """Share of exact violations that the paper's detector misses, for each agent."""
     rows = [row for row in episodes.missed(dilemma) if row[1] > 0] if episodes.has(dilemma, "paper") else []
     if not rows:
         return None
@@ -62,28 +62,28 @@ def missed(episodes: Episodes, dilemma: str) -> Table | None:
     total = sum(violations * share for _, violations, share in rows) / sum(row[1] for row in rows)
     shown = {
         "Agent": list(frame["agent"]),
-        "Violations counted": [f"{value:.0f}" for value in frame["violations"]],
+        "Violations": [f"{value:.0f}" for value in frame["violations"]],
         "Missed": [percent(value) for value in frame["missed_share"]],
     }
     name = dilemma_name(dilemma)
-    note = f"Over all agents the paper's detector misses {percent(total)} of the violations of {name}."
+    note = f"Over all agents, the paper's detector misses {percent(total)} of the violations of {name}."
     return Table(f"missed_{slug(dilemma)}", f"Violations that the paper's detector misses: {name}", note, shown, frame)
 
 
-def apart(view: View) -> Table | None:
-    """Arms with another γ or training detector beside the main arm they differ from."""
-    twins = [view.arm(point.method, point.arm) for point in view.apart]
+def variants(view: View) -> Table | None:
+    """Arms with another γ or training detector, compared with the main arm of the same setting."""
+    mains = [view.arm(point.method, point.arm) for point in view.variants]
     rows = [
         {
             "agent": point.label,
             "return": point.mean_return,
             "violations": point.interval(metrics.mean).mean,
             "cvar": (cvar := point.tail.mean),
-            "twin": twin.label if twin else "",
-            "return_change": point.mean_return - twin.mean_return if twin else float("nan"),
-            "cvar_change": cvar - twin.tail.mean if twin else float("nan"),
+            "twin": main.label if main else "",
+            "return_change": point.mean_return - main.mean_return if main else float("nan"),
+            "cvar_change": cvar - main.tail.mean if main else float("nan"),
         }
-        for point, twin in zip(view.apart, twins)
+        for point, main in zip(view.variants, mains)
     ]
     if not rows:
         return None
@@ -92,18 +92,18 @@ def apart(view: View) -> Table | None:
         "Agent": list(frame["agent"]),
         "Return": [number(value) for value in frame["return"]],
         "Change of return": [number(value) for value in frame["return_change"]],
-        view.harm.heading: [view.harm.text(value) for value in frame["violations"]],
-        view.harm.cvar: [view.harm.text(value) for value in frame["cvar"]],
-        "Change of CVaR": [view.harm.text(value) for value in frame["cvar_change"]],
+        view.measure.heading: [view.measure.text(value) for value in frame["violations"]],
+        view.measure.cvar_heading: [view.measure.text(value) for value in frame["cvar"]],
+        "Change of CVaR": [view.measure.text(value) for value in frame["cvar_change"]],
         "Compared with": [value or "–" for value in frame["twin"]],
     }
-    note = "Kept apart from every comparison above: these arms differ in γ or in the detector trained on."
-    return Table(f"apart_{slug(view.dilemma)}", "Sensitivity: other γ, other detector", note, shown, frame)
+    note = "No comparison above includes these arms: they differ in γ or in the training detector."
+    return Table(f"apart_{slug(view.dilemma)}", "Sensitivity to γ and to the training detector", note, shown, frame)
 
 
 def runs(views: list[View]) -> Table:
-    """Every training run by its id, so that a number can be traced to the run it came from."""
-    harm = views[0].harm
+    """Every training run with its id, so that every number can be traced to its run."""
+    measure = views[0].measure
     rows = [
         {
             "run": seed.run,
@@ -115,7 +115,7 @@ def runs(views: list[View]) -> Table:
             "episodes": seed.counts.size,
             "return": metrics.mean(seed.returns),
             "violations": metrics.mean(seed.counts),
-            "cvar": point.harm.worst(seed.counts),
+            "cvar": point.measure.cvar(seed.counts),
         }
         for view in views
         for point in view.points
@@ -130,14 +130,14 @@ def runs(views: list[View]) -> Table:
         "Steps": [count(value) for value in frame["steps"]],
         "N": [str(value) for value in frame["episodes"]],
         "Return": [number(value) for value in frame["return"]],
-        harm.heading: [harm.text(value) for value in frame["violations"]],
-        harm.cvar: [harm.text(value) for value in frame["cvar"]],
+        measure.heading: [measure.text(value) for value in frame["violations"]],
+        measure.cvar_heading: [measure.text(value) for value in frame["cvar"]],
     }
-    return Table("runs", "Runs", f"One line a training run, {basis(views[0])}.", shown, frame, list(frame["method"]))
+    return Table("runs", "Runs", f"One row per training run: {basis(views[0])}.", shown, frame, list(frame["method"]))
 
 
 def exact_optima(items: list[dict]) -> Table:
-    """Exact optimal policies of the miniature, from dynamic programming."""
+    """Exact optimal policies of the miniature environment, by dynamic programming."""
     keys = ("return", "mean_violations", "cvar", "p_over")
     frame = pd.DataFrame(
         [{"label": item["label"], "kind": item["kind"], **{key: item.get(key) for key in keys}} for item in items]
@@ -150,5 +150,5 @@ def exact_optima(items: list[dict]) -> Table:
         "P(over budget)": [percent(float(value), digits=2) for value in frame["p_over"].astype(float)],
         metrics.CVAR: [number(float(value), 3) for value in frame["cvar"]],
     }
-    note = "No training and no sampling: the best that each objective can do, by backward induction."
+    note = "The optimum of each objective, computed by backward induction without training or sampling."
     return Table("exact_optima", "Exact optima", note, shown, frame)

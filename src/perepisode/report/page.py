@@ -1,4 +1,4 @@
-"""One self-contained page from episodes tables: `build` reads, compares, draws and writes."""
+"""Build one self-contained page from episodes tables: read, compare, draw, write."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -9,13 +9,13 @@ import numpy as np
 import perepisode
 from perepisode import metrics, safe_io
 from perepisode.evaluation import episodes as episodes_table
-from perepisode.report import discussion as own_words
+from perepisode.report import discussion as discussions
 from perepisode.report import exports, findings
 from perepisode.report.blocks import Inputs
 from perepisode.report.cost_measure import NAN
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import Drawn
-from perepisode.report.links import filled, titles
+from perepisode.report.links import render, titles
 from perepisode.report.sections import Section, sections
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import distilled
@@ -25,10 +25,10 @@ from perepisode.runs import write_atomically
 from perepisode.zoo import AgentSource
 
 TEXT_COLUMNS = (
-    "Agent", "Read between", "Kept", "Counted by", "Compared with", "Where", "Dilemma", "Quantity", "Policy",
-    "Kind", "The same", "Unit of violations", "File", "Key", "Value", "Metric", "Meaning", "Run",
+    "Agent", "Interpolated between", "Protocol", "Detector", "Compared with", "Where", "Dilemma", "Quantity", "Policy",
+    "Kind", "Matched in", "Unit of violations", "File", "Key", "Value", "Metric", "Meaning", "Run",
 )  # fmt: skip
-# sections for experts, or about the measuring: a click away
+# collapsed: for experts, or about the measurement
 FURTHER = ("budget_sweep_", "matched_wider_", "matched_interpolated_", "hypervolume_", "apart_")
 FOLDED = ("training", "utilities", "optima", "measuring", "paper", "reading", "not-shown")
 
@@ -42,110 +42,109 @@ def build(
     watch: Iterable[str | Path] = (),
     discussion: str | Path | None = None,
     cost_limit: float = NAN,
-    alpha: float = metrics.WORST,
+    alpha: float = metrics.CVAR_ALPHA,
     names: Mapping[str, str] | None = None,
     formats: Iterable[str] = ("svg",),
     echo: Callable[[Inputs, findings.Finding], None] = lambda *_: None,
 ) -> Path:
-    """Write index.html, report.md, summary.json, and of every figure and table its files; return the page's path.
+    """Write index.html, report.md, summary.json and the files of every figure and table; return the page's path.
 
-    `curves` are trained agents, run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` the
-    exact optima of the miniature (files, or items with label, kind, return, mean_violations, cvar, p_over,
-    distribution), `watch` folders that `perepisode watch` wrote, to link to, `discussion` a text whose numbers are
-    read from this report's tables (see report/discussion.py).  `cost_limit` is what an episode may have, `alpha` the share of
-    the episodes that the CVaR averages, and `names` has labels for methods.  `formats` are the kinds of files that
-    every figure is written as, of svg, pdf and png.  `echo` hears what was found.
+    `curves` are trained agents, run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` exact
+    optima (files, or items with label, kind, return, mean_violations, cvar, p_over, distribution), `watch` folders that
+    `perepisode watch` wrote, and `discussion` a text whose numbers are read from this report's tables
+    (report/discussion.py).  `cost_limit` is the limit per episode, `alpha` the share of episodes that the CVaR
+    averages, `names` labels for methods, `formats` the file formats of figures (svg, pdf, png), and `echo` a function
+    that receives the inputs and the findings.
     """
-    kinds = exports.asked(formats)
+    formats = exports.checked(formats)
     table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
     study = Episodes(table, cost_limit, alpha)
-    del table  # the sorted columns are all that is needed from here on
+    del table  # the study keeps the columns it needs
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
-    drawn = training.read(curves, study.arms)
-    inputs = Inputs(study, study.views(), drawn, read, _read_exact(exact), _linked(watch, out_dir))
+    inputs = Inputs(
+        study, study.views(), training.read(curves, study.arms), read, _read_exact(exact), _links(watch, out_dir)
+    )
     with named(names or {}, study.methods):
         finding = findings.find(study, inputs.views)
-        with on_page(_appearing(finding, inputs.views)), canvas.style():
-            found = sections(inputs)
+        with on_page(_in_order(finding, inputs.views)), canvas.style():
+            content = sections(inputs)
             if discussion is not None:
-                frames = {block.name: block.frame for section in found for block in section.blocks}
-                found.insert(0, Section("discussion", "Discussion", words=own_words.read(discussion, frames)))
-            page = _write(Path(out_dir), inputs, finding, found, kinds)
+                frames = {block.name: block.frame for section in content for block in section.blocks}
+                content.insert(0, Section("discussion", "Discussion", text=discussions.read(discussion, frames)))
+            page = _write(Path(out_dir), inputs, finding, content, formats)
         echo(inputs, finding)
     return page
 
 
-def _appearing(finding: findings.Finding, views: list[View]) -> list[str]:
+def _in_order(finding: findings.Finding, views: list[View]) -> list[str]:
     """Methods in order of appearance: those of the first screen, then all others."""
     cards = [card.method for card in finding.cards if card.method]
     return [*cards, *(point.method for view in views for point in view.points)]
 
 
-def _linked(pages: Iterable[str | Path], out: str | Path) -> list[tuple[str, str]]:
-    """Title and address, seen from `out`, of every page of episodes to watch."""
+def _links(pages: Iterable[str | Path], out: str | Path) -> list[tuple[str, str]]:
+    """Title and address, relative to `out`, of every page of replays."""
     return [("; ".join(titles(Path(page))), os.path.relpath(Path(page) / "index.html", out)) for page in pages]
 
 
 def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
     items = []
-    for one in exact:
-        if isinstance(one, dict):
-            items.append(one)
-            continue
-        items += safe_io.plain(one, "write it again, as a list of exact optima", list)
+    for given in exact:
+        remedy = "write it again, as a list of exact optima"
+        items += [given] if isinstance(given, dict) else safe_io.read_json(given, remedy, list)
     for item in items:
         if not isinstance(item, dict):
-            raise ValueError(f"an exact optimum is an object with a label, not {item!r:.40}")
+            raise ValueError(f"{item!r:.40} is not an exact optimum; write an object with a label")
         for key in ("label", "kind", "return", "mean_violations", "cvar"):
             if key not in item:
-                raise ValueError(f"exact optimum {item.get('label', item)!r} has no {key!r}; it needs one")
+                raise ValueError(f"exact optimum {item.get('label', item)!r} has no {key!r}; add it")
         shares = item.get("distribution", [])
         numbers = [item["return"], item["mean_violations"], item["cvar"], item.get("p_over", 0.0)]
         numbers += shares if isinstance(shares, list) else [None]
-        if not all(np.isfinite(safe_io.number(value)) for value in numbers):
-            raise ValueError(f"exact optimum {item['label']!r} holds what is no number; write it again")
+        if not all(np.isfinite(safe_io.as_float(value)) for value in numbers):
+            raise ValueError(f"exact optimum {item['label']!r} has a value that is not a number; correct it")
     return items
 
 
 def _write(
-    out: Path, inputs: Inputs, finding: findings.Finding, found: list[Section], formats: tuple[str, ...]
+    out: Path, inputs: Inputs, finding: findings.Finding, content: list[Section], formats: tuple[str, ...]
 ) -> Path:
-    blocks = [block for section in found for block in section.blocks]
+    blocks = [block for section in content for block in section.blocks]
     exports.write(out, blocks, formats, TEXT_COLUMNS)
     figures = [block for block in blocks if isinstance(block, Drawn)]
     kicker = _kicker(inputs)
-    content = {
+    variables = {
         "title": f"Per-episode report: {kicker}",
         "kicker": kicker,
         "finding": finding,
-        "picture": _first_picture(found),
-        "sections": found,
+        "picture": _first_picture(content),
+        "sections": content,
         "folded": FOLDED,
         "further": [block for block in blocks if block.name.startswith(FURTHER)],
         "colour": lambda method: canvas.followed(look(method).colour),
-        "dark_colours": canvas.dark_colours([*(one.svg for one in figures), *_marks(inputs.views)]),
+        "dark_colours": canvas.dark_colours([*(figure.svg for figure in figures), *_marks(inputs.views)]),
         "following": canvas.following,
         "files": lambda block: exports.files(block, formats),
         "literal": _literal,
         "text_columns": TEXT_COLUMNS,
         "zip": zip,
-        "footer": f"perepisode {perepisode.__version__}. Every figure and table is beside this page, for papers and "
-        "programs.",
+        "unbroken": lambda text: text.replace(" %", "\u00a0%"),
+        "footer": f"perepisode {perepisode.__version__}. The files of every figure and table are next to this page.",
     }
     write_atomically(out / exports.SUMMARY, exports.summary(finding, about=kicker))
     for name, template in (("report.md", "template.md"), ("index.html", "template.html")):
-        write_atomically(out / name, filled(Path(__file__).with_name(template), **content))
+        write_atomically(out / name, render(Path(__file__).with_name(template), **variables))
     return out / "index.html"
 
 
-def _first_picture(found: list[Section]) -> Drawn | None:
-    """The first figure of the first dilemma: the page shows it beside the verdict instead of in its section."""
-    figures = (block for section in found if section.name.startswith("dilemma-") for block in section.blocks)
+def _first_picture(content: list[Section]) -> Drawn | None:
+    """The first figure of the first dilemma: the page shows it next to the findings instead of in its section."""
+    figures = (block for section in content if section.name.startswith("dilemma-") for block in section.blocks)
     return next((block for block in figures if isinstance(block, Drawn)), None)
 
 
 def _marks(views: list[View]) -> list[str]:
-    """The colours of methods, which tables show too."""
+    """The colours of the methods, for the marks in tables."""
     return [f"mark: {look(point.method).colour}" for view in views for point in view.points]
 
 

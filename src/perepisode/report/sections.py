@@ -1,4 +1,4 @@
-"""What a report shows: sections of figures and tables, and a sentence for each that has no data."""
+"""The sections of a report: figures and tables, and a sentence for each that has no data."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from perepisode.report.style import dilemma_name, reference_of
 
 MAX_CURVES = 8  # lines that stay readable in one panel
 NOT_BINDING = (
-    "This dilemma does not bind: even the unconstrained agent hardly ever violates. Frontier, "
-    "distributions, matched tails and hypervolume are left out: without violations they say nothing."
+    "This dilemma does not bind: even the unconstrained agent hardly ever violates. Frontier, distributions, matched "
+    "agents and hypervolume are omitted: without violations they are meaningless."
 )
 
 
@@ -33,42 +33,41 @@ class Section:
     intro: str = ""
     blocks: list = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)  # text, address
-    words: list[tuple[str, list[str]]] = field(default_factory=list)  # heading, paragraphs
-    left_out: list[str] = field(default_factory=list)
+    text: list[tuple[str, list[str]]] = field(default_factory=list)  # heading, paragraphs
+    omitted: list[str] = field(default_factory=list)  # why blocks are omitted
 
     def filled(self, shown: Iterable[Shown]) -> Section:
-        """With blocks, and with the sentences that say why others are left out."""
-        for one in shown:
-            if isinstance(one, str):
-                self.left_out.append(one)
-            elif one is not None:
-                self.blocks.append(one)
+        for block in shown:
+            if isinstance(block, str):
+                self.omitted.append(block)
+            elif block is not None:
+                self.blocks.append(block)
         return self
 
 
 def sections(inputs: Inputs) -> list[Section]:
-    """All sections with something to show, in reading order; what is missing comes last, with reasons."""
-    watch = "Replayed from their keys and actions; every count on such a page was counted again."
-    found, reference = [], reference_of(inputs.episodes.environment)
+    """All sections with content, in reading order; the last one lists what is omitted, with reasons."""
+    watch = "Replayed from their random keys and actions; every count on these pages was computed again."
+    all_sections, reference = [], reference_of(inputs.episodes.environment)
     for view in inputs.views:
         opening = reference.opening(view) if reference else ()
-        found.append(Section(f"bundled-{slug(view.dilemma)}", "Bundled agents").filled(opening))
+        all_sections.append(Section(f"bundled-{slug(view.dilemma)}", "Bundled agents").filled(opening))
     for index, view in enumerate(inputs.views):
-        intro = NOT_BINDING if view.binds is False else ""
-        found.append(Section(f"dilemma-{index}", dilemma_name(view.dilemma), intro).filled(_dilemma(view, inputs)))
-    found += [
+        section = Section(f"dilemma-{index}", dilemma_name(view.dilemma), NOT_BINDING if view.binds is False else "")
+        all_sections.append(section.filled(_dilemma(view, inputs)))
+    all_sections += [
         Section("together", "All binding dilemmas").filled(_together(inputs)),
-        Section("watch", "Worst episodes, to watch", watch, links=inputs.watch),
+        Section("watch", "Replays of the worst episodes", watch, links=inputs.watch),
         Section("training", "Training").filled(_training(inputs)),
         Section("utilities", "Distilled utility").filled([_utilities(inputs)]),
         Section("optima", "Exact optima").filled([measurement.exact_optima(inputs.exact)] if inputs.exact else []),
         Section("measuring", "Protocol and detector").filled(_measuring(inputs)),
-        Section("paper", "Paper versus here").filled([reference.comparison(inputs)] if reference else []),
-        Section("reading", "How to read, and where it comes from").filled(_reading(inputs)),
+        Section("paper", "Comparison with the paper").filled([reference.comparison(inputs)] if reference else []),
+        Section("reading", "Definitions and provenance").filled(_reading(inputs)),
     ]
-    left_out = [text for section in found if not section.blocks for text in section.left_out]
-    shown = [section for section in found if section.blocks or section.links]
-    return [*shown, *([Section("not-shown", "Not shown", left_out=left_out)] if left_out else [])]
+    omitted = [text for section in all_sections if not section.blocks for text in section.omitted]
+    shown = [section for section in all_sections if section.blocks or section.links]
+    return [*shown, *([Section("not-shown", "Not shown", omitted=omitted)] if omitted else [])]
 
 
 def _dilemma(view: View, inputs: Inputs) -> Iterator[Shown]:
@@ -76,15 +75,15 @@ def _dilemma(view: View, inputs: Inputs) -> Iterator[Shown]:
     if view.binds is False:
         pass  # NOT_BINDING says why
     elif chosen is None:
-        yield "Comparisons are left out: all agents of this dilemma are kept apart."
+        yield "Comparisons are omitted: all agents of this dilemma differ from the study in γ or training detector."
     else:
         case = Case(view, chosen, matched.partners(view, chosen), inputs)
         yield from (block(case) for block in BLOCKS.values())
     if view.unconstrained is not None and chosen is not None:
         yield tables.cost_of_compliance(view, chosen)
     else:
-        yield "Cost of compliance is left out: there is no unconstrained agent to compare with."
-    yield measurement.apart(view)
+        yield "Cost of compliance is omitted: there is no unconstrained agent to compare with."
+    yield measurement.variants(view)
     yield tables.complete(view, inputs.episodes.dilemmas)
 
 
@@ -96,30 +95,30 @@ def _together(inputs: Inputs) -> Iterator[Shown]:
 
 def _training(inputs: Inputs) -> Iterator[Shown]:
     if not inputs.curves:
-        yield "Training curves and λ are left out: no run with a training curve was given."
+        yield "Training curves and λ are omitted: no run with a training curve was given."
         return
     gamma = inputs.episodes.main_gamma
-    main = [curve for curve in inputs.curves if not abs(curve.gamma - gamma) > 0]  # one that is not known is no other
+    main = [curve for curve in inputs.curves if not abs(curve.gamma - gamma) > 0]  # keeps NaN
     for view in inputs.views:
         name = dilemma_name(view.dilemma)
         own = [curve for curve in main if curve.dilemma == view.dilemma]
         if not any(curve.method == "unconstrained" for curve in own):
             free = [curve for curve in main if curve.method == "unconstrained"]
-            own += [curve.without("violations") for curve in free]  # they were counted for another dilemma
+            own += [curve.without("violations") for curve in free]  # counted for another dilemma
         groups = training.group(own)
         if not any(method != "unconstrained" for method, _ in groups):
-            yield f"{name}: no curves among the run folders."
+            yield f"{name}: the run folders have no training curves."
             continue
-        made = training_figures.training_curves(_chosen_curves(groups, view))
-        yield drawn(f"training_{slug(view.dilemma)}", f"Training on {name}", made)
+        drawing = training_figures.training_curves(_chosen_curves(groups, view))
+        yield drawn(f"training_{slug(view.dilemma)}", f"Training on {name}", drawing)
         duals = {key: group for key, group in groups.items() if any(curve.has("lambda") for curve in group)}
         if duals:
-            made = training_figures.multipliers(duals)
-            yield drawn(f"multiplier_{slug(view.dilemma)}", f"Multiplier λ on {name}", made)
+            drawing = training_figures.multipliers(duals)
+            yield drawn(f"multiplier_{slug(view.dilemma)}", f"Multiplier λ on {name}", drawing)
 
 
 def _chosen_curves(groups: dict, view: View) -> dict:
-    """The agents compared elsewhere first, then others, as many as stay readable."""
+    """The compared agents first, then others, as many as stay readable."""
     chosen = matched.focal(view)
     first = [chosen, *matched.partners(view, chosen)] if chosen else []
     compared = [(point.method, point.arm) for point in first]
@@ -129,9 +128,9 @@ def _chosen_curves(groups: dict, view: View) -> dict:
 
 def _utilities(inputs: Inputs) -> Shown:
     if not inputs.utilities:
-        return "Utility slices are left out: no distilled utility was given."
-    made = training_figures.utility_slices(inputs.utilities)
-    return drawn("utility_slices", "Utility at fixed violation counts", made)
+        return "Utility slices are omitted: no distilled utility was given."
+    drawing = training_figures.utility_slices(inputs.utilities)
+    return drawn("utility_slices", "Utility at fixed violation counts", drawing)
 
 
 def _measuring(inputs: Inputs) -> list[Shown]:
@@ -143,26 +142,27 @@ def _measuring(inputs: Inputs) -> list[Shown]:
         if inputs.episodes.protocols_differ or inputs.episodes.has(view.dilemma, "paper"):
             found.append(measurement.protocols(inputs.episodes, view, chosen))
         found.append(measurement.missed(inputs.episodes, view.dilemma))
-    alone = "Protocol and detector are left out: there is one protocol and one count only."
-    return found if any(found) else [alone]
+    return found if any(found) else ["Protocol and detector are omitted: there is only one of each."]
 
 
 def _reading(inputs: Inputs) -> Iterator[Shown]:
-    harm = inputs.views[0].harm
+    measure = inputs.views[0].measure
     meanings = {
-        **{one.term or one.heading: one.meaning for one in harm.declared(harm.limit) if one.meaning},
-        "±": "95 % t interval over seeds, the replication unit; never over episodes. Where it would reach below zero, "
-        "its ends are given instead",
-        "the same mean": tables.SAME,
-        "p": "two-sided Welch test of equal CVaR, one number a seed, corrected by Holm for all comparisons of its "
-        "table: where all agents are alike, some p is below 0.05 in at most one of twenty",
-        "comparisons": "the agent with a budget an episode against the others' nearest, where the study has one; else "
-        "all pairs that have the same mean",
-        "matched": "compared at the same mean return: nearest arm, or interpolated along the method's frontier",
-        "protocol": f"this report: {tables.basis(inputs.views[0])}",
+        **{spec.term or spec.heading: spec.meaning for spec in measure.metric_specs(measure.limit) if spec.meaning},
+        "±": "95 % t interval over seeds, the unit of replication; never over episodes. Where it would reach below "
+        "zero, its ends are given instead",
+        "matched": tables.MATCHED,
+        "p": "two-sided Welch test of equal CVaR, one value per seed, corrected for all comparisons of its table "
+        "(Holm): if all agents were identical, at most one table in twenty would have a p below 0.05",
+        "comparisons": "if the study has an agent with a per-episode budget, that agent against the nearest arms of "
+        "the other methods; else all matched pairs",
+        "interpolated": "read along a method's frontier, between two of its arms, at exactly the given mean",
+        "protocol": f"of this report: {tables.basis(inputs.views[0])}",
     }
-    if harm.whole:
-        meanings["independent, least"] = f"the {harm.tail} that the mean implies: by Poisson's law, and at the least"
+    if measure.is_count:
+        meanings["independent, least"] = (
+            f"{measure.cvar_heading} for the same mean: of independent violations (Poisson), and the least possible"
+        )
     shown = {"Metric": list(meanings), "Meaning": list(meanings.values())}
     yield tables.Table("definitions", "Definitions", "", shown, pd.DataFrame(shown))
     yield measurement.runs(inputs.views)
@@ -173,7 +173,7 @@ def _reading(inputs: Inputs) -> Iterator[Shown]:
         if key != "path"
     ]
     origin = {name: [row[index] for row in rows] for index, name in enumerate(("File", "Key", "Value"))}
-    note = "What each episodes table says about itself."
+    note = "The provenance that each episodes table states."
     yield tables.Table("provenance", "Provenance", note, origin, pd.DataFrame(origin))
 
 

@@ -1,4 +1,4 @@
-"""How methods and dilemmas are called and look, the same in every figure, table and sentence."""
+"""Names and styles of methods and dilemmas, the same in every figure, table and sentence."""
 
 import colorsys
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from perepisode.methods import METHODS, ConstraintType
 
 
 class MethodStyle(NamedTuple):
-    """A method's name, colour, marker and line, as matplotlib takes them: no two methods differ in colour alone."""
+    """A method's label, and its colour, marker and line for matplotlib: no two methods differ in colour only."""
 
     label: str
     colour: str
@@ -23,8 +23,8 @@ class MethodStyle(NamedTuple):
 
 
 _LINES = ("-", "--", "-.", (0, (1.2, 1.2)))
-# On white and on a dark page.  Any two differ in normal sight and for the three kinds of colour blindness, and from the
-# greys below (tests/report/test_style.py).  Methods that declare a colour take it from here.
+# On a white page: on a dark page.  Any two are distinct for normal vision and for the three types of colour blindness,
+# also from the greys below (tests/report/test_style.py).  Methods choose their colour from this palette.
 PALETTE = {
     "#1271b1": "#2e97e5",
     "#e28b05": "#ffa726",
@@ -41,22 +41,21 @@ PALETTE = {
 }
 _MARKERS = "s^DvhPp<Xd*oH>8"
 PAPER, INK, TEXT, EDGE, FAINT, GRID = "#ffffff", "#222222", "#555555", "#777777", "#8c8c8c", "#e6e6e6"
-BAND, BAND_TEXT, OVER = "#f3ead2", "#7d621a", "#b3261e"  # matched returns; beyond the budget
+BAND, BAND_TEXT, OVER = "#f3ead2", "#7d621a", "#b3261e"  # matched returns; over the budget
 GREYS = {PAPER: "#14181d", INK: "#e6e9ec", TEXT: "#b4bcc4", EDGE: "#8f979f", FAINT: "#828a92", GRID: "#30363d"}
 _DARK = {**PALETTE, **GREYS, BAND: "#3b3421", BAND_TEXT: "#e3c878", OVER: "#ff8f85"}
 _ON_PAGE: ContextVar[tuple[str, ...]] = ContextVar("methods of the page, in order of appearance", default=())
-_NAMES: ContextVar[Mapping[str, str]] = ContextVar("what the user calls methods", default={})  # noqa: B039
+_NAMES: ContextVar[Mapping[str, str]] = ContextVar("the user's names of methods", default={})  # noqa: B039
 
 
 def reference_of(environment: str) -> Any:
-    """The package that sets results in this environment beside published ones; None where there is none."""
+    """The package that compares results in this environment with published ones; None if it has none."""
     env = ENVIRONMENTS.get(environment)
     return import_module(env.reference) if env and env.reference else None
 
 
 def look(method: str) -> MethodStyle:
-    """As the method declares.  What it leaves open, and all of a method that is not known, is what the methods before
-    it on the page leave free."""
+    """The method's declared style.  An undeclared colour or marker is the next free one in the page's order."""
     colour, marker = _looks((*_ON_PAGE.get(), method))[method]
     places = list(PALETTE)
     line = _LINES[places.index(colour) % len(_LINES)] if colour in places else _LINES[0]
@@ -64,23 +63,21 @@ def look(method: str) -> MethodStyle:
 
 
 def label(method: str) -> str:
-    """As the user calls it, else as it declares, else as the table does."""
+    """The user's name, else the declared label, else the name in the table."""
     known = METHODS.get(method)
     return _NAMES.get().get(method) or (known.label if known else method)
 
 
 @contextmanager
 def named(names: Mapping[str, str], methods: Iterable[str]) -> Iterator[None]:
-    """What is written inside calls methods by these names, each of which must be one of the methods there are."""
-    there = list(dict.fromkeys(methods))
-    if unknown := [name for name in names if name not in there]:
-        raise ConfigError(
-            f"no method is called {unknown[0]!r} that could be named otherwise; there are {', '.join(there)}"
-        )
-    called = [names.get(method) or method for method in there]
+    """Within this context, use the user's names for methods."""
+    known = list(dict.fromkeys(methods))
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(f"no method is called {unknown[0]!r}; the table has {', '.join(known)}")
+    called = [names.get(method) or method for method in known]
     if twice := [name for name in called if called.count(name) > 1]:
-        raise ConfigError(f"two methods would be called {twice[0]!r}; give each a name of its own")
-    before = _NAMES.set({method: safe_io.visible(name) for method, name in names.items()})
+        raise ConfigError(f"two methods would be called {twice[0]!r}; give each a unique name")
+    before = _NAMES.set({method: safe_io.printable(name) for method, name in names.items()})
     try:
         yield
     finally:
@@ -89,7 +86,7 @@ def named(names: Mapping[str, str], methods: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def on_page(methods: Iterable[str]) -> Iterator[None]:
-    """What is drawn inside has these methods on one page, in order of appearance."""
+    """Within this context, the page has these methods, in order of appearance."""
     before = _ON_PAGE.set(tuple(dict.fromkeys(methods)))
     try:
         yield
@@ -98,10 +95,10 @@ def on_page(methods: Iterable[str]) -> Iterator[None]:
 
 
 def _looks(methods: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of each; where there are more methods than colours, markers still differ."""
+    """Colour and marker of each method; with more methods than colours, markers still differ."""
     declared = {name: (METHODS[name].colour, METHODS[name].marker) for name in methods if name in METHODS}
     free = [
-        [one for one in choices if one not in {own[index] for own in declared.values()}]
+        [choice for choice in choices if choice not in {own[index] for own in declared.values()}]
         for index, choices in enumerate((PALETTE, _MARKERS))
     ]
     found, spent = {}, [0, 0]
@@ -116,7 +113,7 @@ def _looks(methods: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def on_dark(colour: str) -> str:
-    """What a colour of a figure is on a dark page: for one that is not of ours, as light as it was dark."""
+    """The colour on a dark page; a colour outside the palette has its lightness inverted."""
     if colour in _DARK:
         return _DARK[colour]
     red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
@@ -124,29 +121,29 @@ def on_dark(colour: str) -> str:
     return "#" + "".join(f"{round(255 * part):02x}" for part in colorsys.hls_to_rgb(hue, 1 - 0.85 * light, saturation))
 
 
-def of_family(*families: ConstraintType) -> tuple[str, ...]:
-    """The methods whose setting states that."""
-    return tuple(name for name, method in METHODS.items() if method.constraint in families)
+def with_constraint(*types: ConstraintType) -> tuple[str, ...]:
+    """The methods with one of these constraint types."""
+    return tuple(name for name, method in METHODS.items() if method.constraint in types)
 
 
-def kin(method: str) -> tuple[str, ...]:
-    """The method and its variants: one is no rival of the other."""
+def with_variants(method: str) -> tuple[str, ...]:
+    """The method and its variants, which are not rivals of each other."""
     head = (METHODS[method].variant_of if method in METHODS else "") or method
     return (head, *(name for name, other in METHODS.items() if other.variant_of == head))
 
 
 def esr() -> tuple[str, ...]:
-    """The paper's own: what its tables set apart from the rest."""
-    return kin("esr")
+    """ESR (expected scalarised returns) and its variants."""
+    return with_variants("esr")
 
 
 def per_episode() -> tuple[str, ...]:
-    """The methods with a budget in each episode."""
-    return of_family(ConstraintType.EPISODE)
+    """The methods with a per-episode budget."""
+    return with_constraint(ConstraintType.EPISODE)
 
 
 def sweeps(method: str) -> bool:
-    """Whether its arms are a sweep that can be matched, not single points."""
+    """Whether the method's arms are a sweep, along which others can be matched, rather than single points."""
     known = METHODS.get(method)
     return known is None or bool(known.symbol) or known.constraint is ConstraintType.EPISODE
 
@@ -156,7 +153,7 @@ def dilemma_name(dilemma: str) -> str:
 
 
 def violation_name(dilemma: str) -> str:
-    """What a violation is, where a world says it in a word or two."""
+    """The environment's own word for violations of this dilemma, such as "kills"."""
     return next(
         (env.violation_names[dilemma] for env in ENVIRONMENTS.values() if dilemma in env.violation_names), "violations"
     )

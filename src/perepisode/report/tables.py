@@ -1,4 +1,4 @@
-"""The tables of a report.  Each holds what is shown (text) and what is exported (numbers)."""
+"""The tables of a report.  Each has the cells that the page shows (text) and a frame to export (numbers)."""
 
 from dataclasses import dataclass
 
@@ -8,21 +8,21 @@ import pandas as pd
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.report.cost_measure import CostMeasure
-from perepisode.report.formatting import number, p_value, percent, plus_minus, scientific, slug, times
+from perepisode.report.formatting import difference, number, p_value, percent, plus_minus, scientific, slug, times
 from perepisode.report.statistics import frontiers, matched, pairs
 from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View
 from perepisode.report.style import dilemma_name, look
 
 MAX_PAIRS = 20  # shown; the CSV has all
-SAME = (
-    "Two agents have the same mean where the 95 % interval of the difference of their means, over seeds, holds zero "
-    "(with one seed, where their means are within 1 %)."
+MATCHED = (
+    "Two agents are matched in a mean if the 95 % interval of the difference of their means over seeds contains zero "
+    "(with one seed: if their means are within 1 %)."
 )
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table: `shown` maps a heading to its cells, `frame` is the CSV, `method` colours the row's mark."""
+    """One table: `shown` maps headings to cells, `frame` is the CSV, `methods` colour the marks of the rows."""
 
     name: str
     title: str
@@ -30,7 +30,7 @@ class Table:
     shown: dict[str, list[str]]
     frame: pd.DataFrame
     methods: list[str] | None = None
-    wide: bool = False  # may take more than the width of the text
+    wide: bool = False  # may be wider than the text
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -38,114 +38,111 @@ class Table:
 
 
 def matched_nearest(view: View, chosen: Point) -> Table:
-    """The focal agent and, of every rival method, the arm of nearest return (the paper's Table 1)."""
+    """The focal agent and the arm of nearest return of every rival method (the paper's Table 1)."""
     points = [chosen, *matched.partners(view, chosen)]
-    found = pairs.compared(view)
-    tails, p = [matched.tail(point, chosen) for point in points], [_p_of(found, chosen, point) for point in points]
-    shown, frame = _tails(view.harm, _marked([(point, chosen) for point in points]), tails, p, _over(chosen))
+    compared = pairs.compared(view)
+    tails, p = [matched.tail(point, chosen) for point in points], [_p_of(compared, chosen, point) for point in points]
+    shown, frame = _tails(view.measure, _marked([(point, chosen) for point in points]), tails, p, _over(chosen))
     frame["agent"] = [point.label for point in points]
-    apart = [compare.difference(point.returns, chosen.returns) for point in points]
-    apart[0] = apart[0]._replace(half=float("nan"))  # from itself it differs by nothing
-    shown |= {"Return, difference": ["" if one is chosen else _change(*d[:2]) for one, d in zip(points, apart)]}
-    frame[["returns_difference", "returns_difference_ci"]] = [one[:2] for one in apart]
+    gaps = [compare.difference(point.returns, chosen.returns) for point in points]
+    gaps[0] = gaps[0]._replace(half=float("nan"))  # the focal agent itself
+    shown["Return, difference"] = ["" if point is chosen else difference(*gap[:2]) for point, gap in zip(points, gaps)]
+    frame[["returns_difference", "returns_difference_ci"]] = [gap[:2] for gap in gaps]
     samples = [[seed.counts for seed in point.seeds] for point in points]
-    bounds = [compare.hierarchical_bootstrap(each, view.harm.alpha) for each in samples]
-    shown["Bootstrap"] = [f"{view.harm.text(low)} – {view.harm.text(high)}" for low, high in bounds]
+    bounds = [compare.hierarchical_bootstrap(each, view.measure.alpha) for each in samples]
+    shown["Bootstrap"] = [f"{view.measure.text(low)} – {view.measure.text(high)}" for low, high in bounds]
     shown["Tail / N"] = [f"{point.tail_episodes} / {point.episodes}" for point in points]
     frame["bootstrap_low"], frame["bootstrap_high"] = zip(*bounds)
     frame["tail_episodes"] = [point.tail_episodes for point in points]
     frame["episodes"] = [point.episodes for point in points]
     note = (
-        f"{chosen.label}, {_why(view)}, and of every other method the agent of nearest mean return. ± is the 95 % "
-        f"interval over seeds. {_test_words(len(found))} The bootstrap resamples seeds, then episodes. “Tail” is how "
-        f"many of the N episodes the CVaR averages.{_marks(shown['Agent'])}"
+        f"{chosen.label}, {_why(view)}, and the agent of nearest mean return of every other method. ± is the 95 % "
+        f"interval over seeds. {_test_note(len(compared))} The bootstrap resamples seeds, then episodes. “Tail” is the "
+        f"number of episodes, out of N, that the CVaR averages.{_unmatched_note(shown['Agent'])}"
     )
     methods = [point.method for point in points]
-    return Table(f"matched_nearest_{slug(view.dilemma)}", "Matched tails, nearest return", note, shown, frame, methods)
+    return Table(f"matched_nearest_{slug(view.dilemma)}", "Matched agents, nearest return", note, shown, frame, methods)
 
 
 def side_by_side(view: View) -> Table | None:
-    """Every pair that is compared: how far its means are apart, and its tails."""
-    found = pairs.in_order(pairs.compared(view))
-    if not found:
+    """Every compared pair: the differences of its means and of its CVaR."""
+    compared = pairs.by_clarity(pairs.compared(view))
+    if not compared:
         return None
-    harm = view.harm
+    measure = view.measure
+    means = {matched.RETURN: "return", matched.VIOLATIONS: measure.name}
     rows = [
         {
             "agent": pair.heavier.label,
             "other": pair.lighter.label,
-            "same": " and ".join(name for axis, name in _levels(view).items() if pair.at_one(axis)) or "neither",
-            "returns_difference": pair.turned.returns.mean,
+            "same": " and ".join(name for axis, name in means.items() if pair.matched_on(axis)) or "neither",
+            "returns_difference": pair.oriented.returns.mean,
             "returns_difference_ci": pair.returns.half,
-            "violations_difference": pair.turned.means.mean,
+            "violations_difference": pair.oriented.means.mean,
             "violations_difference_ci": pair.means.half,
             "cvar": pair.heavier.tail.mean,
             "other_cvar": pair.lighter.tail.mean,
-            "cvar_difference": pair.turned.tails.mean,
+            "cvar_difference": pair.oriented.tails.mean,
             "cvar_difference_ci": pair.tails.half,
             "ratio": pair.ratio,
-            "welch_t": pair.turned.t,
+            "welch_t": pair.oriented.t,
             "welch_p": pair.p,
         }
-        for pair in found
+        for pair in compared
     ]
     frame = pd.DataFrame(rows)
-    least = rows[:MAX_PAIRS]
+    first = rows[:MAX_PAIRS]
     shown = {
-        "Agent": [row["agent"] for row in least],
-        "Compared with": [row["other"] for row in least],
-        "The same": [row["same"] for row in least],
-        "Return, difference": [_change(row["returns_difference"], row["returns_difference_ci"]) for row in least],
-        f"{harm.heading}, difference": [
-            harm.change(row["violations_difference"], row["violations_difference_ci"]) for row in least
+        "Agent": [row["agent"] for row in first],
+        "Compared with": [row["other"] for row in first],
+        "Matched in": [row["same"] for row in first],
+        "Return, difference": [difference(row["returns_difference"], row["returns_difference_ci"]) for row in first],
+        f"{measure.heading}, difference": [
+            measure.difference(row["violations_difference"], row["violations_difference_ci"]) for row in first
         ],
-        harm.cvar: [f"{harm.text(row['cvar'])} and {harm.text(row['other_cvar'])}" for row in least],
-        "Difference": [harm.change(row["cvar_difference"], row["cvar_difference_ci"]) for row in least],
-        "Times": [times(row["ratio"]) for row in least],
-        "p": [p_value(row["welch_p"]) for row in least],
+        measure.cvar_heading: [f"{measure.text(row['cvar'])} and {measure.text(row['other_cvar'])}" for row in first],
+        "Difference": [measure.difference(row["cvar_difference"], row["cvar_difference_ci"]) for row in first],
+        "Ratio": [times(row["ratio"]) for row in first],
+        "p": [p_value(row["welch_p"]) for row in first],
     }
-    which = f"All pairs of agents that have the same mean return or the same mean {harm.name}."
-    if matched.fixed(view):
-        which = f"{found[0].one.label} and the others' agents that are nearest to it in return or in mean {harm.name}."
-    note = f"{which} {SAME} {_test_words(len(found))} Differences are the first agent's less the second's."
-    if len(found) > len(least):
-        note += f" The CSV has all {len(found)} pairs."
-    methods = [pair.heavier.method for pair in found[:MAX_PAIRS]]
-    return Table(f"pairs_{slug(view.dilemma)}", "Agents two by two", note, shown, frame, methods)
+    which = f"All pairs of agents that are matched in mean return or mean {measure.name}."
+    if matched.prespecified(view):
+        chosen = compared[0].one.label
+        which = f"{chosen} and, of every other method, the agents nearest to it in return and in mean {measure.name}."
+    note = f"{which} {MATCHED} {_test_note(len(compared))} Differences are the first agent minus the second."
+    if len(compared) > len(first):
+        note += f" The CSV has all {len(compared)} pairs."
+    methods = [pair.heavier.method for pair in compared[:MAX_PAIRS]]
+    return Table(f"pairs_{slug(view.dilemma)}", "Pairwise comparisons", note, shown, frame, methods)
 
 
-def _levels(view: View) -> dict[matched.Axis, str]:
-    return {matched.RETURN: "return", matched.VIOLATIONS: view.harm.name}
-
-
-def _p_of(found: list[pairs.Pair], chosen: Point, point: Point) -> float:
-    return next((pair.p for pair in found if {pair.one, pair.other} == {chosen, point}), float("nan"))
+def _p_of(compared: list[pairs.Pair], chosen: Point, point: Point) -> float:
+    return next((pair.p for pair in compared if {pair.one, pair.other} == {chosen, point}), float("nan"))
 
 
 def _why(view: View) -> str:
-    return "fixed beforehand by its budget" if matched.fixed(view) else "which the data chose for its light tail"
+    return "specified in advance by its budget" if matched.prespecified(view) else "selected for its low CVaR"
 
 
-def _test_words(tests: int) -> str:
-    """How p is to be read."""
-    many = f"for {tests} comparisons" if tests > 1 else "where there are several comparisons"
-    return f"p is that of Welch's test of equal CVaR over seeds, corrected {many} (Holm)."
+def _test_note(tests: int) -> str:
+    many = f"for {tests} comparisons" if tests > 1 else "if there are several comparisons"
+    return f"p is from Welch's test of equal CVaR over seeds, corrected {many} (Holm)."
 
 
 def matched_wider(view: View, chosen: Point) -> Table | None:
-    """Every wider budget of the focal method beside its own nearest rivals: the paper pairs each ESR point."""
+    """Every larger budget of the focal method with its own nearest rivals: the paper pairs each ESR agent."""
     both = [(point, own) for own in _wider(view, chosen) for point in (own, *matched.partners(view, own))]
     if not both:
         return None
     tails = [matched.tail(point, own) for point, own in both]
-    shown, frame = _tails(view.harm, _marked(both), tails, _corrected(tails), "P(>k)")
+    shown, frame = _tails(view.measure, _marked(both), tails, _corrected(tails), "P(>k)")
     frame["agent"] = [point.label for point, _ in both]
     frame.insert(0, "focal", [own.label for _, own in both])
     note = (
-        f"As above for each wider budget k of {look(chosen.method).label}; P(>k) and p compare with the agent of that "
-        f"budget. {_test_words(_tested(tails))}{_marks(shown['Agent'])}"
+        f"As above for each larger budget k of {look(chosen.method).label}; P(>k) and p are relative to the agent with "
+        f"that budget. {_test_note(_tested(tails))}{_unmatched_note(shown['Agent'])}"
     )
-    title = "Matched tails of wider budgets, nearest return"
+    title = "Matched agents for larger budgets, nearest return"
     methods = [point.method for point, _ in both]
     return Table(f"matched_wider_{slug(view.dilemma)}", title, note, shown, frame, methods)
 
@@ -155,18 +152,18 @@ def _wider(view: View, chosen: Point) -> list[Point]:
 
 
 def _marked(both: list[tuple[Point, Point]]) -> list[str]:
-    """Labels, with an asterisk where a pair is not matched."""
-    matches = [point is own or matched.same(matched.RETURN, own, point) for point, own in both]
+    """Labels, with an asterisk if a pair is not matched."""
+    matches = [point is own or matched.is_matched(matched.RETURN, own, point) for point, own in both]
     return [point.label if match else f"{point.label} *" for (point, _), match in zip(both, matches)]
 
 
-def _marks(labels: list[str]) -> str:
-    far = " * Not the same return: a difference of tails may be one of position."
-    return far if any(label.endswith("*") for label in labels) else ""
+def _unmatched_note(labels: list[str]) -> str:
+    note = " * Not matched in return: the tails may differ because the returns do."
+    return note if any(label.endswith("*") for label in labels) else ""
 
 
 def matched_interpolated(view: View, chosen: Point) -> Table | None:
-    """The same with every rival's frontier read at exactly the return of each budget of the focal method."""
+    """The same with every rival's frontier interpolated to the exact return of each budget of the focal method."""
     groups, missing = [], []
     for own in (chosen, *_wider(view, chosen)):
         reads = [matched.interpolated(view, own, method) for method in matched.rivals(view, own)]
@@ -177,75 +174,74 @@ def matched_interpolated(view: View, chosen: Point) -> Table | None:
     if not groups:
         return None
     note = (
-        f"Every rival's own frontier, with the unconstrained agent as its loose end, is interpolated to the return of "
-        f"{chosen.label}, and of each wider budget, so that no difference is left to position. {_between(view)}"
+        f"Every rival's frontier, which ends at the unconstrained agent, is interpolated to the return of "
+        f"{chosen.label} and of each larger budget, so that the returns are equal. {_interpolation_note(view)}"
     )
     if missing:
         note += f" Not reached: {', '.join(missing)}."
-    title, name = "Matched tails, interpolated to the same return", f"matched_interpolated_{slug(view.dilemma)}"
+    title, name = "Matched agents, interpolated to the same return", f"matched_interpolated_{slug(view.dilemma)}"
     over = _over(chosen) if all(own is chosen for own, *_ in groups) else "P(>k)"
     labels = [label for _, label, _ in groups]
-    table = _read_table(view.harm, name, title, note, [read for *_, read in groups], labels, over)
+    table = _read_table(view.measure, name, title, note, [read for *_, read in groups], labels, over)
     table.frame.insert(0, "focal", [own.label for own, *_ in groups])
     return table
 
 
 def same_violations(view: View, chosen: Point) -> Table | None:
-    """All methods at one mean count of violations: equally ethical on average, and per episode?"""
-    found, harm = matched.even(view, chosen), view.harm
+    """All methods at the same mean violations: equal on average, but per episode?"""
+    found, measure = matched.at_equal_mean(view, chosen), view.measure
     if found is None:
         return None
     note = (
-        f"All frontiers read at {harm.text(found.level)} {harm.each}, the number nearest to {chosen.label} that most "
-        f"of them reach. {_between(view)}"
+        f"All frontiers interpolated to {measure.text(found.level)} {measure.per_episode}, of the values that most of "
+        f"them reach the nearest to {chosen.label}. {_interpolation_note(view)}"
     )
     implied = {}
-    if harm.whole:
-        alone, least = harm.independent(found.level), harm.least(found.level)
+    if measure.is_count:
+        alone, least = measure.independent_cvar(found.level), measure.least_cvar(found.level)
         implied = {"independent_cvar": alone, "least_cvar": least}
         note += (
-            f" An agent of that mean whose violations fall independently of each other has {harm.text(alone)} in its "
-            f"{harm.tail}, and none has less than {harm.text(least)}."
+            f" At this mean, independent violations would give a {measure.cvar_heading} of {measure.text(alone)}; the "
+            f"least possible is {measure.text(least)}."
         )
-    note += "".join(f" {look(read.method).label} is left out: {read.between}." for read in found.reads if not read.tail)
+    note += "".join(f" {look(read.method).label} is omitted: {read.between}." for read in found.reads if not read.tail)
     reached = [read for read in found.reads if read.tail]
-    title, name = f"Methods at the same mean {harm.name}", f"same_violations_{slug(view.dilemma)}"
+    title, name = f"Methods at the same mean {measure.name}", f"same_violations_{slug(view.dilemma)}"
     labels = [look(read.method).label for read in reached]
-    return _read_table(harm, name, title, note, reached, labels, _over(chosen), **implied)
+    return _read_table(measure, name, title, note, reached, labels, _over(chosen), **implied)
 
 
-def _between(view: View) -> str:
-    """How a row between two arms is read."""
+def _interpolation_note(view: View) -> str:
     how = "means and tails along a straight line."
-    if view.harm.whole:
+    if view.measure.is_count:
         how = (
-            "means along a straight line, tails by how far they are from independent violations of the same mean; "
-            "between two budgets in each episode, an agent that keeps b in 40 % of its episodes."
+            "means along a straight line, tails by their distance from independent violations with the same mean; "
+            "between two per-episode budgets, an agent that keeps b in 40 % of its episodes."
         )
     return (
-        f"“a → b, 40%” is 40 % of the way from a to b: {how} The interval holds the error of both ends, and of where "
-        "they lie; where seeds cannot tell the ends apart in position, there is none. Where the focal agent gave the "
-        "level, the test holds its error too."
+        f"“a → b, 40%” is 40 % of the way from a to b: {how} The interval includes the error of both ends and of their "
+        "positions; there is none if the positions do not differ significantly. If the focal agent defines the level, "
+        "the test includes its error too."
     )
 
 
 def _read_table(
-    harm: CostMeasure, name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str, **more
+    measure: CostMeasure, name: str, title: str, note: str, reads: list[matched.Interpolated], labels, over: str, **more
 ) -> Table:
-    """A table of tails that are read between arms; `more` is for the CSV alone."""
+    """A table of interpolated tails; `more` is for the CSV only."""
     tails = [read.tail for read in reads if read.tail is not None]
-    shown, frame = _tails(harm, labels, tails, _corrected(tails), over)
-    shown["Read between"] = [read.between for read in reads]
-    frame = frame.assign(between=shown["Read between"], **more)
-    return Table(name, title, f"{note} {_test_words(_tested(tails))}", shown, frame, [read.method for read in reads])
+    shown, frame = _tails(measure, labels, tails, _corrected(tails), over)
+    shown["Interpolated between"] = [read.between for read in reads]
+    frame = frame.assign(between=shown["Interpolated between"], **more)
+    return Table(name, title, f"{note} {_test_note(_tested(tails))}", shown, frame, [read.method for read in reads])
 
 
 def _over(chosen: Point) -> str:
-    return chosen.harm.over(chosen.allowed)
+    return chosen.measure.p_over(chosen.allowed)
 
 
 def _corrected(tails: list[matched.Tail]) -> list[float]:
-    """p of the tests of one table, corrected for all of them."""
+    """p of the tests of one table, corrected for their number."""
     return compare.holm([one.against_focal.p if one.against_focal else float("nan") for one in tails])
 
 
@@ -253,24 +249,19 @@ def _tested(tails: list[matched.Tail]) -> int:
     return sum(p == p for p in _corrected(tails))
 
 
-def _change(mean: float, half: float) -> str:
-    """A difference of returns."""
-    return ("+" if mean > 0 else "") + plus_minus(mean, half)
-
-
 def _tails(
-    harm: CostMeasure, labels: list[str], tails: list[matched.Tail], p: list[float], over: str
+    measure: CostMeasure, labels: list[str], tails: list[matched.Tail], p: list[float], over: str
 ) -> tuple[dict[str, list[str]], pd.DataFrame]:
-    """What is compared, as it is shown and as it is exported."""
+    """The compared metrics, as cells and as a frame."""
     tests = [one.against_focal for one in tails]
     shown = {
         "Agent": labels,
         "Return": [plus_minus(*one.returns[:2]) for one in tails],
-        harm.heading: [harm.pair(*one.mean[:2]) for one in tails],
-        harm.any: [percent(one.p_any.mean) for one in tails],
+        measure.heading: [measure.plus_minus(*one.mean[:2]) for one in tails],
+        measure.p_any: [percent(one.p_any.mean) for one in tails],
         over: [percent(one.p_over.mean) for one in tails],
-        "Std": [harm.text(one.std.mean) for one in tails],
-        harm.cvar: [harm.pair(*one.cvar[:2]) for one in tails],
+        "Std": [measure.text(one.std.mean) for one in tails],
+        measure.cvar_heading: [measure.plus_minus(*one.cvar[:2]) for one in tails],
         "p": ["" if test is None else p_value(one) for test, one in zip(tests, p)],
     }
     frame = pd.DataFrame({"agent": labels})
@@ -278,24 +269,26 @@ def _tails(
         frame[[name, f"{name}_ci"]] = [getattr(one, name)[:2] for one in tails]
     frame["welch_t"] = [np.nan if test is None else test.t for test in tests]
     frame["welch_p"] = p
-    return {heading: cells for heading, cells in shown.items() if heading and _says(harm, heading, cells)}, frame
+    return {
+        heading: cells for heading, cells in shown.items() if heading and _informative(measure, heading, cells)
+    }, frame
 
 
-def _says(harm: CostMeasure, heading: str, cells: list[str]) -> bool:
-    """Whether a column says anything: where every episode costs something, P(>0) does not."""
-    told = set(cells) - {"–"}
-    return bool(told) and (harm.whole or heading != harm.any or bool(told - {percent(1.0)}))
+def _informative(measure: CostMeasure, heading: str, cells: list[str]) -> bool:
+    """False for a column without values, and for P(>0) if every episode costs something."""
+    values = set(cells) - {"–"}
+    return bool(values) and (measure.is_count or heading != measure.p_any or bool(values - {percent(1.0)}))
 
 
 def cost_of_compliance(view: View, chosen: Point) -> Table:
-    """Return given up against the unconstrained agent, at each method's strict corner and matched arm."""
+    """Loss of return relative to the unconstrained agent, for each method's strictest and matched arms."""
     assert view.unconstrained is not None
     wanted = [chosen, *matched.partners(view, chosen)]
     wanted += [view.of(method)[0] for method in view.methods if method != "unconstrained"]  # the fewest violations
     rest = [point for point in view.main if point in wanted and point is not view.unconstrained]
     points = [view.unconstrained, *rest]
-    free = view.unconstrained.gained
-    gaps = [compare.gap(free, point.gained) for point in points]
+    free = view.unconstrained.return_interval
+    gaps = [compare.gap(free, point.return_interval) for point in points]
     gaps[0] = compare.Interval(0.0, float("nan"), free.seeds)
     frame = pd.DataFrame(
         {
@@ -310,33 +303,35 @@ def cost_of_compliance(view: View, chosen: Point) -> Table:
     )
     shown = {
         "Agent": list(frame["agent"]),
-        "Return": [plus_minus(*point.gained[:2]) for point in points],
+        "Return": [plus_minus(*point.return_interval[:2]) for point in points],
         "% of unconstrained": [percent(share) for share in frame["return"] / free.mean],
-        f"{view.harm.heading} / step": [scientific(rate) for rate in frame["rate"]],
-        f"{view.harm.heading} / episode": [view.harm.pair(*point.interval(metrics.mean)[:2]) for point in points],
-        view.harm.any: [percent(share) for share in frame["p_any"]],
+        f"{view.measure.heading} / step": [scientific(rate) for rate in frame["rate"]],
+        f"{view.measure.heading} / episode": [
+            view.measure.plus_minus(*point.interval(metrics.mean)[:2]) for point in points
+        ],
+        view.measure.p_any: [percent(share) for share in frame["p_any"]],
         "Gap": [plus_minus(*one[:2]) for one in gaps],
     }
-    note = "Gap = unconstrained return − return; its interval is √(CI² of the one + CI² of the other)."
+    note = "Gap = unconstrained return − return; its interval is √(CI² of the unconstrained agent + CI² of the agent)."
     methods = [point.method for point in points]
     return Table(f"cost_{slug(view.dilemma)}", "Cost of compliance", note, shown, frame, methods)
 
 
 def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
-    """Every agent of a dilemma, all dilemmas counted."""
+    """Every agent of a dilemma, with its violations of every dilemma."""
     points = view.points
     others = [name for name in dilemmas if name != view.dilemma and name in points[0].seeds[0].others]
     chosen = matched.focal(view)
-    declared = view.harm.declared(chosen.allowed if chosen else view.harm.limit)
-    rows = [_complete_row(point, declared, others) for point in points]
+    specs = view.measure.metric_specs(chosen.allowed if chosen else view.measure.limit)
+    rows = [_complete_row(point, specs, others) for point in points]
     frame = pd.DataFrame(rows)
-    counted = {one.heading: [_counted_cell(view.harm, one, row) for row in rows] for one in declared}
+    counted = {spec.heading: [_metric_cell(view.measure, spec, row) for row in rows] for spec in specs}
     shown = _joined(
         {
             "Agent": [point.label for point in points],
             "Return": [plus_minus(row["return"], row["return_ci"]) for row in rows],
             "Length": [number(row["length"], 0) for row in rows],
-            view.harm.heading: counted.pop(view.harm.heading),  # an episode, and beside it a step
+            view.measure.heading: counted.pop(view.measure.heading),  # before the same per step
             "per step": [scientific(row["rate"]) for row in rows],
         },
         counted,
@@ -347,17 +342,17 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
             "Episodes": [str(row["episodes"]) for row in rows],
         },
     )
-    shown = {name: cells for name, cells in shown.items() if _says(view.harm, name, cells)}
+    shown = {name: cells for name, cells in shown.items() if _informative(view.measure, name, cells)}
     which = "All agents" if view.external else f"All agents trained for {dilemma_name(view.dilemma)}"
     note = f"{which}, {basis(view)}, means over seeds."
     if others:
         names = " and ".join(dilemma_name(name) for name in others)
-        note += f" {names}: violations an episode of the dilemmas the agent was not trained for."
+        note += f" {names}: violations per episode of the dilemmas that the agent was not trained for."
     methods = [point.method for point in points]
     return Table(f"complete_{slug(view.dilemma)}", "All agents", note, shown, frame, methods, wide=True)
 
 
-def _complete_row(point: Point, declared: list[metrics.MetricSpec], others: list[str]) -> dict:
+def _complete_row(point: Point, specs: list[metrics.MetricSpec], others: list[str]) -> dict:
     agent = {
         "agent": point.label,
         "method": point.method,
@@ -365,43 +360,43 @@ def _complete_row(point: Point, declared: list[metrics.MetricSpec], others: list
         "gamma": point.gamma,
         "trained_on": point.detector,
         "return": point.mean_return,
-        "return_ci": point.gained.half,
+        "return_ci": point.return_interval.half,
         "length": point.seed_mean("lengths"),
         "utility": point.seed_mean("utilities"),
         "rate": float(point.rates.mean()),
     }
     counted = {}
-    for one in declared:
-        values = point.each(one.of)
-        if one.largest:
-            counted[one.name] = max(values)
+    for spec in specs:
+        values = point.per_seed(spec.of)
+        if spec.largest:
+            counted[spec.name] = max(values)
         else:
             known = values[values == values] if np.any(values == values) else values
-            counted[one.name], counted[f"{one.name}_ci"], _ = compare.t_interval(known)
+            counted[spec.name], counted[f"{spec.name}_ci"], _ = compare.t_interval(known)
     rest = {}
     for name in others:
         rest[f"violations_{name}"] = float(np.mean([seed.others[name].mean() for seed in point.seeds]))
-        rest[f"cvar_{name}"] = float(np.mean([point.harm.worst(seed.others[name]) for seed in point.seeds]))
+        rest[f"cvar_{name}"] = float(np.mean([point.measure.cvar(seed.others[name]) for seed in point.seeds]))
     rest["total_timesteps"] = max(seed.total_timesteps for seed in point.seeds)
     return _joined(agent, counted, rest, {"seeds": len(point.seeds), "episodes": point.episodes})
 
 
-def _counted_cell(harm: CostMeasure, metric: metrics.MetricSpec, row: dict) -> str:
-    interval = metric.interval and not metric.largest
-    values = row[metric.name], row[f"{metric.name}_ci"] if interval else float("nan")
-    if metric.scaled:
-        return harm.pair(*values)
-    return (percent if metric.share else plus_minus)(*values, metric.digits)
+def _metric_cell(measure: CostMeasure, spec: metrics.MetricSpec, row: dict) -> str:
+    interval = spec.interval and not spec.largest
+    values = row[spec.name], row[f"{spec.name}_ci"] if interval else float("nan")
+    if spec.scaled:
+        return measure.plus_minus(*values)
+    return (percent if spec.share else plus_minus)(*values, spec.digits)
 
 
 def _joined(*parts: dict) -> dict:
-    """Columns side by side; none may replace another, as that of a declared metric could."""
-    whole: dict = {}
+    """Merge columns; a metric declared with the name of another column is an error."""
+    merged: dict = {}
     for part in parts:
-        if taken := whole.keys() & part.keys():
+        if taken := merged.keys() & part.keys():
             raise ValueError(f"the table of all agents would have two columns {min(taken)!r}; rename one of them")
-        whole |= part
-    return whole
+        merged |= part
+    return merged
 
 
 def hypervolume(view: View) -> Table | None:
@@ -420,13 +415,13 @@ def hypervolume(view: View) -> Table | None:
     }
     frame = pd.DataFrame([{"unit": unit, **area} for unit, area in areas.items()])
     note = (
-        "Area that the mean points dominate down to the reference: the lowest return on the frontier and the "
-        "violations of the unconstrained agent. A small gain means one shared mean frontier."
+        "Area that the means dominate relative to a reference point: the lowest return on the frontier and the "
+        "violations of the unconstrained agent. A small gain means that the methods share one mean frontier."
     )
     return Table(f"hypervolume_{slug(view.dilemma)}", "Hypervolume of the mean frontier", note, shown, frame)
 
 
 def basis(view: View) -> str:
     if view.external:
-        return f"episodes and {view.harm.name} as given"
+        return f"episodes and {view.measure.name} as given"
     return f"{COUNTERS[view.counter]}, {PROTOCOLS[view.protocol]}"

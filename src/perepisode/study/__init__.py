@@ -1,0 +1,1 @@
+"""The matrix of runs: plan it, run it on one machine or on SLURM, and resume it."""

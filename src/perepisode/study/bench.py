@@ -1,4 +1,4 @@
-"""`perepisode bench`: steps a second and memory of training, for plans.  Against upstream: benchmarks/speed.py."""
+"""`perepisode bench`: training speed and memory, for plans.  benchmarks/speed.py compares with upstream."""
 
 import json
 import time
@@ -19,8 +19,8 @@ from perepisode.training import ppo
 from perepisode.training.train import prepare, run_chunk
 
 
-def here() -> tuple[tuple[int, ...], PPOConfig]:
-    """What is measured where nothing is said: the paper's agent, and on a CPU a smaller one."""
+def defaults() -> tuple[tuple[int, ...], PPOConfig]:
+    """Population sizes and network without options: the paper's agent, or a smaller one on a CPU."""
     if jax.default_backend() == "cpu":
         return (1, 3), replace(PPOConfig(), num_envs=64, hidden_size=128)
     return (1, 3, 8, 16), PPOConfig()
@@ -29,47 +29,48 @@ def here() -> tuple[tuple[int, ...], PPOConfig]:
 def bench(
     out: Path, populations: Sequence[int], config: PPOConfig, precisions: Sequence[str], profiled: bool = False
 ) -> None:
-    """Measure and print the table; the JSON `out` grows with every row, so a limit loses none."""
-    found = {"device": jax.devices()[0].device_kind, "versions": versions(), "training": []}
+    """Measure and print the table; every row is written to the JSON file `out` at once, so a time limit loses none."""
+    results = {"device": jax.devices()[0].device_kind, "versions": versions(), "training": []}
     for precision in precisions:
         for size in populations:
-            found["training"].append(training_row(size, replace(config, precision=precision), profiled))
-            write_atomically(out, json.dumps(found, indent=1))
-    print(f"{found['device']}, jax {found['versions']['jax']}")
-    print(table(found["training"]))
-    for row in found["training"] if profiled else ():
-        print(f"{row['what']}, {row['runs']} run{'s' * (row['runs'] > 1)}: {profile.said(row['shares'])}")
+            results["training"].append(training_row(size, replace(config, precision=precision), profiled))
+            write_atomically(out, json.dumps(results, indent=1))
+    print(f"{results['device']}, jax {results['versions']['jax']}")
+    print(table(results["training"]))
+    for row in results["training"] if profiled else ():
+        print(f"{row['what']}, {row['runs']} run{'s' * (row['runs'] > 1)}: {profile.text(row['shares'])}")
 
 
 def seconds_of(call: Callable[[], Any], repeats: int = 5) -> float:
-    """Median wall time of a call whose result is waited for; it must have been compiled before."""
+    """Median wall time of a compiled call, including the wait for its result."""
     times = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        start = time.perf_counter()
         jax.block_until_ready(call())
-        times.append(time.perf_counter() - began)
+        times.append(time.perf_counter() - start)
     return sorted(times)[len(times) // 2]
 
 
 def training_row(size: int, config: PPOConfig, profiled: bool = False) -> dict[str, Any]:
-    """Whole updates of one population of `size` runs on Craftax; if `profiled`, also what part each piece takes."""
+    """Time of whole updates of `size` parallel runs on Craftax; if `profiled`, also the share of each part."""
     run = Run(
         Craftax.name, Craftax.dilemmas[0], "lagrangian", {"budget": 1}, total_timesteps=config.steps_per_update * 1000
     )
     program, members = prepare(runs := [replace(run, seed=seed, ppo=config) for seed in range(size)])
     params = ppo.initial_params(program, members, [run.seed for run in runs])
     state = jax.jit(partial(ppo.init, program))(members, params)
-    began = time.perf_counter()
+    start = time.perf_counter()
     lowered = run_chunk.lower(program, 4, members, state, 4)
     lowered.compile()
-    compile_seconds = time.perf_counter() - began
-    held = [run_chunk(program, 4, members, state, 2)[0]]
+    compile_seconds = time.perf_counter() - start
+    state = run_chunk(program, 4, members, state, 2)[0]
 
-    def again(updates=4):
-        held[0] = run_chunk(program, 4, members, held[0], updates)[0]
-        return held[0].update
+    def four_updates():
+        nonlocal state
+        state = run_chunk(program, 4, members, state, 4)[0]
+        return state.update
 
-    seconds = seconds_of(again, 3) / 4
+    seconds = seconds_of(four_updates, 3) / 4
     row = {
         "what": f"train {config.precision}",
         "runs": size,
@@ -81,15 +82,15 @@ def training_row(size: int, config: PPOConfig, profiled: bool = False) -> dict[s
         "peak_bytes": (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
     }
     if profiled:
-        # kernels that are launched together are traced under one name
-        apart = lowered.compile({"xla_gpu_graph_min_graph_size": "1000000"})
-        events = profile.traced(lambda: apart(members, held[0], 1))
-        row["shares"] = profile.shares(events, profile.parts(apart.as_text() or ""))
+        # a CUDA graph would appear in the trace as one operation
+        without_graphs = lowered.compile({"xla_gpu_graph_min_graph_size": "1000000"})
+        events = profile.traced(lambda: without_graphs(members, state, 1))
+        row["shares"] = profile.shares(events, profile.parts(without_graphs.as_text() or ""))
     return row
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """That fits eighty columns; the JSON has every digit."""
+    """A table of eighty columns; the JSON file has every digit."""
     cells = [
         [
             row["what"],

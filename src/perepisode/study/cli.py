@@ -1,6 +1,6 @@
 """`perepisode matrix`, `perepisode study plan | run | status | submit` and `perepisode demo`.
 
-None of these starts a device: workers do, each in a process of its own.
+None of these commands starts a device.  The worker processes do.
 """
 
 import time
@@ -20,71 +20,78 @@ from perepisode.study import matrix, packing, plan, slurm, state
 
 @dataclass(frozen=True)
 class RunSelection:
-    """Which runs: a world's matrix, some of it, and at what scale."""
+    """The runs: the matrix of an environment or a part of it, and its scale."""
 
-    # Environment: craftax (the paper's 183 runs), temptation (the same matrix in miniature), or your own as file.py:Class.
+    # Environment: craftax (the paper's 183 runs), temptation (the same in miniature), or your own as file.py:Class.
     env: str = "craftax"
-    only: str = ""  # Some of the runs, by dilemma, method, family or arm: no_killing,esr  or  ser,lagrangian,w=0.3,d=1.
-    # Environment steps per run; the default is 1e9 on craftax.
-    total_timesteps: Annotated[float | None, tyro.conf.arg(aliases=("--steps",), metavar="NUMBER")] = like(
-        Run, "total_timesteps", None
-    )
-    seeds: tuple[int, ...] = like(Run, "seed", ())  # Seeds; 42 123 7 if left out.
-    extra_baselines: bool = False  # Add the baselines beyond the paper: saute, pid_lagrangian, cvar, chance.
+    # Only runs of these dilemmas, methods, families and arms, e.g. no_killing,esr or ser,w=0.3
+    only: Annotated[str, tyro.conf.arg(help_behavior_hint="")] = ""
+    # Environment steps per run; default: the environment's own, 1e9 on craftax.
+    total_timesteps: Annotated[
+        float | None, tyro.conf.arg(aliases=("--steps",), metavar="NUMBER", help_behavior_hint="")
+    ] = like(Run, "total_timesteps", None)
+    # Seeds; default: 42 123 7.
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...", help_behavior_hint="")] = like(Run, "seed", ())
+    extra_baselines: bool = False  # Add the baselines that are not in the paper: saute, pid_lagrangian, cvar, chance.
 
     def families(self) -> dict[str, list[Run]]:
-        found = self._all()
-        return matrix.only(found, self.only) if self.only else found
+        every = self._all_families()
+        return matrix.only(every, self.only) if self.only else every
 
-    def _all(self) -> dict[str, list[Run]]:
-        own = matrix.of(plugins.named("env", self.env, ENVIRONMENTS), int(self.total_timesteps or 0), self.seeds)
+    def _all_families(self) -> dict[str, list[Run]]:
+        env = plugins.resolve("env", self.env, ENVIRONMENTS)
+        own = matrix.of(env, int(self.total_timesteps or 0), self.seeds)
         return {**matrix.families(own), **(matrix.extra_baselines(own) if self.extra_baselines else {})}
 
     def runs(self) -> list[Run]:
-        """The chosen runs, checked, with the pools that distilled arms among them need."""
-        return [run.checked() for run in matrix.with_pools(matrix.flat(self.families()), matrix.flat(self._all()))]
+        """The selected runs, validated, with the pools that distilled arms among them need."""
+        chosen, every = matrix.flat(self.families()), matrix.flat(self._all_families())
+        return [run.checked() for run in matrix.with_pools(chosen, every)]
 
 
 @dataclass(frozen=True)
 class MatrixCommand(RunSelection):
-    """List the study's runs."""
+    """List the runs of the study."""
 
-    # table: one line an arm; json and csv: one entry a run, with its id.
+    # table: one line per arm; json and csv: one entry per run, with its id.
     format: Literal["table", "json", "csv"] = "table"
 
     def __call__(self) -> int:
         from perepisode.study import listing
 
-        self.runs()  # which refuses what cannot be trained
+        self.runs()  # raises ConfigError for runs that cannot be trained
         print(listing.FORMATS[self.format](self.families()), end="")
         return 0
 
 
 @dataclass(frozen=True)
 class PackedSelection(RunSelection):
-    """Which runs, and how they are packed."""
+    """The runs, and how they are packed."""
 
-    pack: int = setting(0, low=0)  # Runs in one population; what the device is fastest with and can hold if left out.
-    memory: float = setting(0.0, low=0)  # GiB of the device that will train; this machine's if left out.
-    bench: Path | None = None  # What `perepisode bench` measured (JSON): sharper estimates of time and memory.
+    # Runs per population; 0: the fastest number that fits the device.
+    pack: int = setting(0, low=0)
+    # GiB of memory of the device that will train; 0: of this machine's.
+    memory: float = setting(0.0, low=0)
+    # Measurement of `perepisode bench` (JSON), for better estimates of time and memory.
+    bench: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
     out: Path = Path("study")  # Folder of the study.
 
     def study(self):
-        """The study these options describe; asks the driver for memory, starts no device."""
+        """The study of these options; asks the driver for its memory, starts no device."""
         runs = self.runs()
         bench = packing.bench_of(self.bench, runs[0])
         return plan.compose(runs, packing.size_for(runs[0], self.device(), bench, self.pack))
 
     def device(self):
-        found = packing.this_machine()
-        return replace(found, memory=int(self.memory * packing.GIB)) if self.memory else found
+        device = packing.this_machine()
+        return replace(device, memory=int(self.memory * packing.GIB)) if self.memory else device
 
 
 @dataclass(frozen=True)
 class PlanCommand(PackedSelection):
-    """Packs, order, steps, memory and hours, before anything is started."""
+    """Print the packs, their order, steps, memory and hours, before anything starts."""
 
-    gpus: int = setting(0, low=0)  # GPUs that would share the work; this machine's if left out.
+    gpus: int = setting(0, low=0)  # GPUs that would share the work; 0: those of this machine.
 
     def __call__(self) -> int:
         from perepisode.study import listing
@@ -98,10 +105,10 @@ class PlanCommand(PackedSelection):
 
 @dataclass(frozen=True)
 class RunCommand(PackedSelection):
-    """Train, judge, distill and report on this machine; start it again after any interruption."""
+    """Train, evaluate, distill and report on this machine; run the same command again to resume."""
 
-    workers: int = setting(0, low=0)  # Worker processes: one a GPU, or one on the CPU, if left out.
-    checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
+    workers: int = setting(0, low=0)  # Worker processes; 0: one per GPU, or one on the CPU.
+    checkpoint_seconds: float = setting(600.0, low=0)  # Seconds between checkpoints.
 
     def __call__(self) -> int:
         lazy.require("study run")
@@ -110,7 +117,7 @@ class RunCommand(PackedSelection):
         device = packing.this_machine()
         if device.kind == "gpu" and self.workers > device.count:
             raise ConfigError(
-                f"--workers {self.workers} is more than the {device.count} GPUs here; one worker needs one"
+                f"--workers {self.workers} is more than the {device.count} GPUs here; each worker needs one"
             )
         study = plan.save(replace(self.study(), checkpoint_seconds=self.checkpoint_seconds), self.out)
         code = local.run(study, self.out, local.slots_for(device.kind, self.workers or device.count))
@@ -121,10 +128,10 @@ class RunCommand(PackedSelection):
 
 @dataclass(frozen=True)
 class StatusCommand:
-    """Where a study stands, from its files alone; works from any terminal or machine that sees them."""
+    """Print the progress of a study, read from its files on any machine that sees them."""
 
     out: Path = Path("study")  # Folder of the study.
-    watch: bool = False  # Keep looking, every five seconds, until it is over.
+    watch: bool = False  # Print it every five seconds until the study ends.
 
     def __call__(self) -> int:
         from perepisode.study import overview
@@ -133,17 +140,17 @@ class StatusCommand:
         while True:
             states = state.read(study, self.out)
             print(overview.plain(states), flush=True)
-            if not self.watch or not any(one.state in ("running", "ready", "waiting") for one in states):
+            if not self.watch or not any(task.state in ("running", "ready", "waiting") for task in states):
                 return 0
             time.sleep(5)
 
 
 @dataclass(frozen=True)
 class SubmitCommand(slurm.Cluster, PackedSelection):
-    """Hand the study to a SLURM cluster: arrays that checkpoint, requeue and resume by themselves."""
+    """Submit the study to a SLURM cluster as job arrays that checkpoint, requeue and resume by themselves."""
 
-    slurm: bool = True  # The scheduler; SLURM is the only one there is.
-    checkpoint_seconds: float = setting(600.0, low=0)  # Time between checkpoints.
+    slurm: bool = True  # Use SLURM, the only scheduler there is.
+    checkpoint_seconds: float = setting(600.0, low=0)  # Seconds between checkpoints.
     dry_run: bool = False  # Write the scripts and submit nothing.
 
     def __call__(self) -> int:
@@ -160,13 +167,13 @@ class SubmitCommand(slurm.Cluster, PackedSelection):
         return 0
 
     def device(self):
-        """The cluster's GPU, which this machine need not have: an 80 GiB one unless --memory says otherwise."""
+        """The cluster's GPU, which this machine may not have: 80 GiB unless --memory is given."""
         return packing.Device("gpu" if self.gpus else "cpu", 1, int((self.memory or 80.0) * packing.GIB))
 
 
 @dataclass(frozen=True)
 class StudyCommand:
-    """The whole comparison: plan it, run it here, look at it, or hand it to a cluster."""
+    """The whole study: plan it, run it here, print its progress, or submit it to a cluster."""
 
     action: tyro.conf.OmitArgPrefixes[
         Annotated[PlanCommand, tyro.conf.subcommand("plan")]
@@ -181,11 +188,11 @@ class StudyCommand:
 
 @dataclass(frozen=True)
 class DemoCommand:
-    """The finding in minutes on a laptop: three trained agents on Craftax, every method trained in miniature."""
+    """Reproduce the finding on a laptop in minutes: three trained Craftax agents, and every method in miniature."""
 
-    out: Path = Path("demo")  # Folder to write; a demo that was stopped goes on from it.
-    craftax: bool = True  # Also judge the three Craftax agents that ship.
-    workers: int = setting(0, low=0)  # Worker processes; one a core if left out.
+    out: Path = Path("demo")  # Folder to write; a demo that was interrupted resumes from it.
+    craftax: bool = True  # Also evaluate the three bundled Craftax agents.
+    workers: int = setting(0, low=0)  # Worker processes; 0: one per core.
 
     def __call__(self) -> int:
         lazy.require("demo")

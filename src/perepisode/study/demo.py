@@ -1,4 +1,4 @@
-"""The paper's finding on a laptop: three trained agents on Craftax, and every method trained in miniature."""
+"""`perepisode demo`: the finding on a laptop, with three trained agents on Craftax and every method in miniature."""
 
 import json
 import os
@@ -12,23 +12,23 @@ from perepisode.runs import write_atomically
 from perepisode.study import exact, local, matrix, plan
 from perepisode.training.progress import duration
 
-CHECKPOINT_SECONDS = 15.0  # a demo that is stopped loses a quarter of a minute
+CHECKPOINT_SECONDS = 15.0  # the most that an interrupted demo loses
 
-# SER and the Lagrangian are told nothing of what they have accrued, so one program serves both.
-SHIPPED = (("no_killing/ser-w0.1", "no_killing/lagrangian-d0.5"), ("no_killing/esr-k1",))
+# SER and the Lagrangian do not observe what they have accrued, so one program evaluates both
+BUNDLED = (("no_killing/ser-w0.1", "no_killing/lagrangian-d0.5"), ("no_killing/esr-k1",))
 
 
 def run(out: Path, craftax: bool, workers: int) -> int:
-    """Both legs at once; ends with their numbers and pages.  A stopped demo goes on from `out`."""
-    began, legs = time.monotonic(), {}
+    """Run both studies in parallel, then print their numbers and pages.  An interrupted demo resumes from `out`."""
+    start, saved = time.monotonic(), {}
     for name, study in studies(craftax).items():
-        what = f"{len(study.agents)} trained agents to judge" if study.agents else f"{study.runs} runs to train"
-        print(f"{name}: {what}; look on with `perepisode study status --out {out / name}`", flush=True)
-        legs[Path(out) / name] = plan.save(study, Path(out) / name)
-    code = local.run_all(legs, [cpu_slot()] * (workers or cores()))
+        work = f"{len(study.agents)} trained agents to evaluate" if study.agents else f"{study.runs} runs to train"
+        print(f"{name}: {work}; for its progress, run `perepisode study status --out {out / name}`", flush=True)
+        saved[Path(out) / name] = plan.save(study, Path(out) / name)
+    code = local.run_all(saved, [cpu_slot()] * (workers or cores()))
     if code:
         return code
-    print(f"done in {duration(time.monotonic() - began)}")
+    print(f"done in {duration(time.monotonic() - start)}")
     if craftax:
         print(f"\n{craftax_text(Path(out))}\n")
         for name in ("report", "watch"):
@@ -39,10 +39,10 @@ def run(out: Path, craftax: bool, workers: int) -> int:
 
 
 def studies(craftax: bool) -> dict[str, plan.Study]:
-    """By name.  Craftax comes first: its tasks are the longest, and the others fill the gaps behind them."""
+    """The studies by name.  Craftax is first, because its tasks are the longest and the others fill the gaps."""
     runs = matrix.flat(matrix.families(matrix.of("temptation")))
     miniature = plan.compose(runs, Temptation.population_size, checkpoint_seconds=CHECKPOINT_SECONDS)
-    bundled = plan.judging("craftax", SHIPPED)
+    bundled = plan.compose_evaluation("craftax", BUNDLED)
     return {**({"craftax": bundled} if craftax else {}), "temptation": miniature}
 
 
@@ -51,21 +51,21 @@ def cores() -> int:
 
 
 def cpu_slot() -> dict[str, str]:
-    """A worker on one core: small programs hardly profit from two, and two programs do.
+    """A worker on one core: a second core speeds up two small programs, but hardly one.
 
-    With LLVM's first level Craftax's world generation compiles in half the time, and the miniature's loops run faster.
-    A flag that some supported jaxlib does not know may not stand here: XLA ends the process that is given one.
+    At LLVM's optimization level 1, world generation in Craftax compiles in half the time, and the miniature's loops run
+    faster.  Only flags that every supported jaxlib knows are allowed here: XLA aborts the process on an unknown one.
     """
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=1"
     return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags.strip()}
 
 
-# ---- Craftax: the agents that ship --------------------------------------------------------------------------
+# ---- Craftax: the bundled agents ----------------------------------------------------------------------------
 
 
 def craftax_text(out: Path) -> str:
-    """What the bundled agents did here, beside the device that trained them and the paper; draws the card."""
-    from perepisode import console
+    """The bundled agents' results here, on the GPU that trained them, and in the paper; also draws the card."""
+    from perepisode import console, metrics
     from perepisode.evaluation import episodes
     from perepisode.paper_comparison import bundled, card
     from perepisode.report.formatting import percent
@@ -73,24 +73,24 @@ def craftax_text(out: Path) -> str:
 
     table = episodes.read(out / "craftax" / "episodes", without=episodes.REPLAY_COLUMNS)
     view = Episodes(table).view("no_killing")
-    found = bundled.known(view)
+    found = bundled.agents(view)
     written = card.write([one.point for one in found], view.dilemma, out / "card")
-    shares = ", ".join(f"{one.point.label} in {percent(one.here['over_1'])}" for one in reversed(found))
-    verdict = f"More than one passive creature in an episode is killed by\n{shares}; one seed each."
-    headings = ("agent", "return", "more than one", "worst tenth")
-    rows = [(one.point.label, *(one.written(name) for name in ("return", "over_1", "cvar"))) for one in found]
+    shares = ", ".join(f"{one.point.label} {percent(one.here['p_over_1'])}" for one in reversed(found))
+    verdict = f"Episodes in which more than one passive creature is killed:\n{shares}; one seed each."
+    headings = ("agent", "return", "more than one", metrics.CVAR)
+    rows = [(one.point.label, *(one.written(name) for name in ("return", "p_over_1", "cvar"))) for one in found]
     return (
-        f"Craftax, No Killing: {found[0].point.episodes} episodes an agent, judged on this machine;\n"
-        f"in brackets the GPU that trained it, and the paper.\n{console.plain(headings, rows)}\n{verdict}\n"
-        + "\n".join(f"wrote {path}" for path in written)
+        f"Craftax, No Killing: {found[0].point.episodes} episodes per agent, evaluated on this machine;\n"
+        "in parentheses: on the GPU that trained the agent, and in the paper.\n"
+        f"{console.plain(headings, rows)}\n{verdict}\n" + "\n".join(f"wrote {path}" for path in written)
     )
 
 
-# ---- the miniature's three numbers --------------------------------------------------------------------------
+# ---- the miniature: three numbers ---------------------------------------------------------------------------
 
 
 def headlines(out: Path) -> dict[str, float | str]:
-    """What the page shows, in three comparisons with exact truth; also written to headlines.json."""
+    """The three comparisons with exact optima that the report shows; also written to headlines.json."""
     from perepisode import metrics
     from perepisode.evaluation import compare, episodes
 
@@ -120,12 +120,13 @@ def headlines(out: Path) -> dict[str, float | str]:
 def headline_text(found: dict) -> str:
     verdict = "a method beats" if found["excess"] > found["excess_half"] else "no method beats"
     return (
-        f"At return {found['return']:.1f} the worst tenth of episodes has {found['esr_cvar']:.2f} violations under "
-        f"ESR(k=1), {found['linear_cvar']:.2f} under a linear price (exact: {found['exact_linear_cvar']:.2f}).\n"
-        f"On the mean {verdict} the exact linear frontier: the best, {found['excess_of']}, lies "
+        f"CVaR 10 % at return {found['return']:.1f}: ESR (k=1) averages {found['esr_cvar']:.2f} violations per episode "
+        f"in its worst 10 % of episodes, a linear price {found['linear_cvar']:.2f} "
+        f"(exact: {found['exact_linear_cvar']:.2f}).\n"
+        f"Means: {verdict} the exact linear frontier; the best, {found['excess_of']}, is "
         f"{found['excess']:+.2f} ± {found['excess_half']:.2f} from it.\n"
-        f"Episodes over a budget of one: {100 * found['esr_over']:.1f} % under ESR(k=1), "
-        f"{100 * found['linear_over']:.1f} % under the linear price."
+        f"Episodes over a budget of one violation: {100 * found['esr_over']:.1f} % with ESR (k=1), "
+        f"{100 * found['linear_over']:.1f} % with the linear price."
     )
 
 
@@ -134,13 +135,13 @@ def _by_seed(table, method: str, arm: str) -> list:
     return [seed for _, seed in own.groupby("seed")]
 
 
-NEAR = 1.2  # of return: within it the tail of a linear agent is nearly a straight line
+NEAR = 1.2  # of return; within it, the CVaR of linear agents is nearly a straight line
 
 
 def _linear_at(table, mean_return: float) -> dict[str, float]:
-    """CVaR and share over one violation of linear agents at a return: a straight line through those near it.
+    """CVaR and P(>1) of linear agents at this return, on a straight line through the agents near it.
 
-    Every seed is a point of its own: one that trained badly is still a linear agent, of another price.
+    Every seed is a separate point: a badly trained one is still a linear agent, with another price.
     """
     from perepisode import metrics
 
@@ -158,7 +159,7 @@ def _linear_at(table, mean_return: float) -> dict[str, float]:
 
 
 def _excesses(table) -> list:
-    """(agent, interval over seeds of its return minus the exact linear frontier's at the same mean count)."""
+    """Pairs of agent and interval over seeds: its return minus the exact linear frontier at the same mean count."""
     from perepisode.evaluation import compare
 
     found = []

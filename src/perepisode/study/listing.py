@@ -1,4 +1,4 @@
-"""A matrix and a plan as text: for people a table, for programs JSON or CSV."""
+"""A matrix and a plan as text: tables for people, JSON and CSV for programs."""
 
 import csv
 import io
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 from perepisode import console
 from perepisode.runs import Run, folder_name
-from perepisode.study.packing import GIB, BenchResult, Device, memory_of, pack, programs
+from perepisode.study.packing import GIB, BenchResult, Device, pack, programs
 from perepisode.study.plan import Study, Task
 
 Families = dict[str, list[Run]]
-WIDTH = 100  # columns of a plan
+WIDTH = 100  # characters per line of a plan
 
 
 def table(families: Families) -> str:
-    """One line an arm, then the number of runs of every family."""
+    """One line per arm, then the number of runs of every family."""
     rows = []
     for family, runs in families.items():
         arms: dict[tuple[str, ...], list[Run]] = {}
@@ -54,36 +54,37 @@ FORMATS = {"table": table, "json": as_json, "csv": as_csv}
 
 
 def plan_text(study: Study, bench: BenchResult, device: Device, gpus: int = 0) -> str:
-    """Packs in order with their memory and hours, and the whole study's; `gpus` are those that would share it."""
+    """The packs in order with their memory and hours, then the totals; `gpus` is how many GPUs share the work."""
     known = bench.known_for(device, gpus)
     rows = [_task_row(task, bench, known) for task in study.tasks]
-    headings = ["task", "runs", "steps", "GiB", *(["hours"] if known else []), "what, after what"]
+    headings = ["task", "runs", "steps", "GiB", *(["hours"] if known else []), "contents, waits for"]
     steps, packs = sum(task.steps for task in study.tasks), len(study.of_kind("train"))
-    memory = f"{device.memory / GIB:.0f} GiB a {'gpu' if gpus else device.kind}"
+    memory = f"{device.memory / GIB:.0f} GiB per {'gpu' if gpus else device.kind}"
     return (
-        f"{console.plain(headings, _broken(headings, rows))}\n"
+        f"{console.plain(headings, _wrap_last_column(headings, rows))}\n"
         f"{study.runs} runs in {packs} packs, {steps:.3g} steps; packed for {memory}\n"
         f"{_time(study, bench, known, gpus or device.count)}\n{_sharing(study)}"
     )
 
 
 def _time(study: Study, bench: BenchResult, known: bool, devices: int) -> str:
-    """What the whole study takes, on what, and who says so."""
+    """How long the study takes, on which device, and the source of that estimate."""
     hours = bench.hours(sum(task.steps for task in study.tasks))
     speed = f"{bench.steps_per_second:,.0f} steps/s"
     if not known:
         sizes = study.tasks[0].members[0].run().ppo
+        bench_command = f"perepisode bench --num-envs {sizes.num_envs} --hidden-size {sizes.hidden_size}"
         return (
             f"hours are not known: there is no GPU here; {bench.device} takes {_duration(hours)} at {speed}\n"
-            f"to measure this machine: perepisode bench --envs {sizes.num_envs} --hidden {sizes.hidden_size}, then --bench FILE"
+            f"to measure this machine: {bench_command}, then --bench FILE"
         )
     if bench.source:
-        said = f"{_duration(hours)} at {speed}, measured on {bench.device or 'some device'} ({bench.source})"
+        estimate = f"{_duration(hours)} at {speed}, measured on {bench.device or 'some device'} ({bench.source})"
     elif bench.device:
-        said = f"{_duration(hours)} on {bench.device}, at {speed} as measured there"
+        estimate = f"{_duration(hours)} on {bench.device}, at {speed} as measured there"
     else:
-        said = f"about {_duration(hours)} at {speed}, which is a guess"
-    return said + (f"; {_duration(hours / devices)} on {devices} of them" if devices > 1 else "")
+        estimate = f"about {_duration(hours)} at {speed}, which is a guess"
+    return estimate + (f"; {_duration(hours / devices)} on {devices} of them" if devices > 1 else "")
 
 
 def _duration(hours: float) -> str:
@@ -92,30 +93,29 @@ def _duration(hours: float) -> str:
 
 
 def _sharing(study: Study) -> str:
-    """What it saves that any methods share a program."""
+    """How many programs are compiled, and how many there would be if each method were packed separately."""
     packs = [[member.run() for member in task.members] for task in study.of_kind("train")]
-    kinds: dict[tuple[str, ...], list[Run]] = {}
+    methods: dict[tuple[str, ...], list[Run]] = {}
     for run in (run for runs in packs for run in runs):
-        kinds.setdefault(run.kind, []).append(run)
+        methods.setdefault(run.objective_type, []).append(run)
     largest = max(map(len, packs))
-    apart = [part for runs in kinds.values() for part in pack(runs, largest)]
+    separate = [part for runs in methods.values() for part in pack(runs, largest)]
     return (
         f"methods share programs: {programs(packs)} to compile for {len(packs)} packs; "
-        f"each method by itself: {programs(apart)} for {len(apart)}\n"
+        f"with each method by itself: {programs(separate)} for {len(separate)}\n"
     )
 
 
 def _task_row(task: Task, bench: BenchResult, known: bool) -> list[str]:
-    said = "\n".join(filter(None, (_what(task), _after(task))))
+    description = "\n".join(filter(None, (_contents(task), _after(task))))
     if not task.members:
-        return [task.name, *[""] * (4 if known else 3), said]
-    each = bench.bytes_per_run if bench.bytes_per_run == bench.bytes_per_run else memory_of(task.members[0].run())
+        return [task.name, *[""] * (4 if known else 3), description]
     hours = [f"{bench.hours(task.steps):.2f}"] if known else []
-    gib = len(task.members) * each / GIB
-    return [task.name, str(len(task.members)), f"{task.steps:.3g}", f"{gib:.2f}", *hours, said]
+    gib = len(task.members) * bench.memory_of(task.members[0].run()) / GIB
+    return [task.name, str(len(task.members)), f"{task.steps:.3g}", f"{gib:.2f}", *hours, description]
 
 
-def _what(task: Task) -> str:
+def _contents(task: Task) -> str:
     if not task.members:
         return ""
     methods, dilemmas = (list(dict.fromkeys(m.plain[name] for m in task.members)) for name in ("method", "dilemma"))
@@ -124,23 +124,20 @@ def _what(task: Task) -> str:
 
 
 def _after(task: Task) -> str:
-    """What it waits for; tasks of one kind follow each other."""
+    """The tasks it waits for, which are numbered consecutively."""
     if len(task.after) < 2:
         return f"after {task.after[0]}" if task.after else ""
     return f"after {task.after[0]} … {task.after[-1]}"
 
 
-def _broken(headings: Sequence[str], rows: list[list[str]]) -> list[list[str]]:
-    """With the parts of the last cell side by side where they fit, and in lines of their own where they do not."""
+def _wrap_last_column(headings: Sequence[str], rows: list[list[str]]) -> list[list[str]]:
+    """The parts of the last cell on one line if they fit, or on a line each."""
     widths = [max(len(row[i]) for row in [headings, *rows]) + console.GAP for i in range(len(headings) - 1)]
     room = max(20, WIDTH - sum(widths))
-    broken = []
+    wrapped = []
     for *cells, last in rows:
-        joined = last.replace("\n", "; ")
-        lines = [joined] if len(joined) <= room else [part for one in last.split("\n") for part in _lines(one, room)]
-        broken += [[*(cells if place == 0 else [""] * len(cells)), line] for place, line in enumerate(lines)]
-    return broken
-
-
-def _lines(text: str, room: int) -> list[str]:
-    return textwrap.wrap(text, room, break_on_hyphens=False)
+        lines = [last.replace("\n", "; ")]
+        if len(lines[0]) > room:
+            lines = [line for part in last.split("\n") for line in textwrap.wrap(part, room, break_on_hyphens=False)]
+        wrapped += [[*(cells if i == 0 else [""] * len(cells)), line] for i, line in enumerate(lines)]
+    return wrapped

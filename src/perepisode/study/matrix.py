@@ -1,6 +1,6 @@
-"""Which runs there are: the paper's matrix as values, by family, at any scale.
+"""The paper's matrix of runs as values, by family, at any scale.
 
-    family       what it holds                                                         runs of the paper
+    family       its runs                                                              runs of the paper
     erm          3 dilemmas x 3 enforcements, and the unconstrained agent                     30
     ser          3 dilemmas x 5 weights                                                       45
     lagrangian   3 dilemmas x 4 budgets                                                       36
@@ -9,8 +9,9 @@
     ser_racc     3 dilemmas x the two weights matched to the ESR arms                         18
     gamma1       the γ = 1 ablation of `esr`                                                  18
 
-Every arm has 3 seeds.  The paper does not say which two weights are matched and which arms have a twin; here they
-are w = 0.1 and 0.3, whose returns lie nearest to the budget arms', and both arms of `esr` on all three dilemmas.
+Every arm has 3 seeds.  The paper states neither the two matched weights nor the arms of the ablation.  Here they are
+w = 0.1 and 0.3, whose returns are nearest to those of the budget arms, and both arms of `esr` on all three dilemmas.
+ESR stands for expected scalarised returns, SER for scalarised expected returns.
 """
 
 import hashlib
@@ -18,7 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perepisode.config import ConfigError, SweepGrid, canonical, one_of
+from perepisode import settings
+from perepisode.config import ConfigError, SweepGrid, canonical, check_choice
 from perepisode.environments import ENVIRONMENTS, Environment
 from perepisode.methods import METHODS, PAPER, ConstraintType
 from perepisode.methods.erm import TOLERATED
@@ -28,7 +30,7 @@ from perepisode.runs import Run
 
 @dataclass(frozen=True)
 class Matrix:
-    """A world and what its matrix is built from."""
+    """An environment and the grid that its matrix is built from."""
 
     env: type[Environment]
     sweep: SweepGrid
@@ -38,41 +40,41 @@ class Matrix:
         return self.sweep.binding or self.env.dilemmas
 
     @property
-    def steps(self) -> int:
+    def total_timesteps(self) -> int:
         return self.sweep.total_timesteps or self.env.total_timesteps
 
-    def arms(self, method: str, settings: Iterable[Mapping[str, Any]], dilemmas: Iterable[str] = ()) -> list[Run]:
-        """One method on some dilemmas (all, if none is named), at each of its settings, with every seed."""
-        env, sweep = self.env, self.sweep
+    def arms(self, method: str, sweep: Iterable[Mapping[str, Any]], dilemmas: Iterable[str] = ()) -> list[Run]:
+        """One method on these dilemmas (by default all), at each of these settings, with every seed."""
+        env, grid = self.env, self.sweep
         return [
-            Run(env.name, dilemma, method, chosen, seed, sweep.gamma, self.steps, ppo=env.ppo)
+            Run(env.name, dilemma, method, values, seed, grid.gamma, self.total_timesteps, ppo=env.ppo)
             for dilemma in dilemmas or env.dilemmas
-            for chosen in settings
-            for seed in sweep.seeds
+            for values in sweep
+            for seed in grid.seeds
         ]
 
     def swept(self, method: str) -> list[dict[str, Any]]:
-        """The settings of a method's arms, by what its family states."""
-        sweep, own = self.sweep, METHODS[method]
-        values = {
-            ConstraintType.PRICE: sweep.weights,
-            ConstraintType.MEAN: sweep.mean_budgets,
-            ConstraintType.EPISODE: sweep.episode_budgets,
+        """The settings of a method's arms: the values that the method declares, or the grid's budgets."""
+        cls = METHODS[method]
+        budgets = {
+            ConstraintType.MEAN: self.sweep.mean_budgets,
+            ConstraintType.EPISODE: self.sweep.episode_budgets,
         }
-        if not own.symbol or own.constraint not in values:
-            return [{}]
-        return [{own.swept: value} for value in values[own.constraint]]
+        if values := cls.swept_values or (budgets.get(cls.constraint) if cls.symbol else None):
+            return [{cls.swept: value} for value in values]
+        if cls.swept and settings.of(cls)[cls.swept].required:
+            raise ConfigError(f"{method} has no values of {cls.swept} to sweep; declare swept_values in its class")
+        return [{}]
 
 
-def of(env: str, steps: int = 0, seeds: Iterable[int] = ()) -> Matrix:
-    """The matrix of a world, with other steps or seeds where they are given."""
-    one_of("env", env, ENVIRONMENTS)
+def of(env: str, total_timesteps: int = 0, seeds: Iterable[int] = ()) -> Matrix:
+    """The matrix of an environment, with other steps or seeds if given."""
+    check_choice("env", env, ENVIRONMENTS)
     sweep, seeds = ENVIRONMENTS[env].sweep, tuple(seeds)
     if len(set(seeds)) < len(seeds):
         raise ConfigError(f"--seeds {' '.join(map(str, seeds))} names a seed twice")
-    return Matrix(
-        ENVIRONMENTS[env], replace(sweep, total_timesteps=steps or sweep.total_timesteps, seeds=seeds or sweep.seeds)
-    )
+    sweep = replace(sweep, total_timesteps=total_timesteps or sweep.total_timesteps, seeds=seeds or sweep.seeds)
+    return Matrix(ENVIRONMENTS[env], sweep)
 
 
 def paper() -> list[Run]:
@@ -84,20 +86,20 @@ def families(matrix: Matrix) -> dict[str, list[Run]]:
     """Every run of the matrix, by family in the paper's order."""
     sweep, arms, first = matrix.sweep, matrix.arms, matrix.env.dilemmas[:1]
     found = {
-        # trained once: it is rewarded for the task alone, and evaluation counts every dilemma
+        # trained once: its reward is the task's alone, and evaluation counts the violations of every dilemma
         "erm": arms("unconstrained", [{}], first) + arms("erm", [{"enforcement": name} for name in TOLERATED]),
-        "ser": arms("ser", matrix.swept("ser")),
-        "lagrangian": arms("lagrangian", [{**one, "lambda_lr": sweep.lambda_lr} for one in matrix.swept("lagrangian")]),
+        "ser": arms("ser", [{"weight": weight} for weight in sweep.weights]),
+        "lagrangian": arms("lagrangian", [{"budget": d, "lambda_lr": sweep.lambda_lr} for d in sweep.mean_budgets]),
     }
     found["esr"] = arms("esr", [{"budget": 0}]) + _distilled(matrix, found["erm"] + found["ser"])
-    found["budget"] = arms("esr", matrix.swept("esr"), matrix.binding)
+    found["budget"] = arms("esr", [{"budget": k} for k in sweep.episode_budgets], matrix.binding)
     found["ser_racc"] = arms("ser_racc", [{"weight": weight} for weight in sweep.matched_weights])
     found["gamma1"] = [replace(run, gamma=sweep.ablation_gamma) for run in found["esr"]]
     return found
 
 
 def extra_baselines(matrix: Matrix) -> dict[str, list[Run]]:
-    """Every other method on the binding dilemmas, those that the paper names as future work first; not of its 183."""
+    """Every method that is not in the paper, on the binding dilemmas; those that it names as future work come first."""
     return {name: matrix.arms(name, matrix.swept(name), matrix.binding) for name in METHODS if name not in PAPER}
 
 
@@ -105,16 +107,16 @@ def flat(found: Mapping[str, list[Run]]) -> list[Run]:
     return [run for runs in found.values() for run in runs]
 
 
-# ---- the distilled arms and their pool ----------------------------------------------------------------------
+# ---- distilled arms and their pools -------------------------------------------------------------------------
 
 
 def pool_of(runs: Iterable[Run], dilemma: str) -> list[Run]:
-    """The agents whose episodes teach this dilemma's utility; the unconstrained ones serve every dilemma."""
+    """The agents whose episodes this dilemma's utility is fitted to; unconstrained agents are in every pool."""
     return [run for run in runs if run.method in POOL and (run.dilemma == dilemma or run.method == "unconstrained")]
 
 
 def utility_label(pool: Iterable[Run]) -> str:
-    """Names a utility before it exists: the same on every machine, another one for another pool."""
+    """A name for a utility that does not exist yet: a function of its pool, the same on every machine."""
     ids = sorted(run.id for run in pool)
     return "pool:" + hashlib.sha256(canonical(ids).encode()).hexdigest()[:12]
 
@@ -128,42 +130,39 @@ def _distilled(matrix: Matrix, pool: list[Run]) -> list[Run]:
 
 
 def with_pools(chosen: list[Run], everything: list[Run]) -> list[Run]:
-    """The chosen runs and, for distilled arms among them, the pool that they cannot be trained without."""
+    """The chosen runs, and the pools of the distilled arms among them."""
     needed = {run.id for run in chosen}
     for dilemma in {run.dilemma for run in chosen if run.method == "esr_distilled"}:
         needed |= {run.id for run in pool_of(everything, dilemma)}
     return [run for run in everything if run.id in needed]
 
 
-# ---- choosing some of them ----------------------------------------------------------------------------------
+# ---- selection ----------------------------------------------------------------------------------------------
 
 
 def only(found: Mapping[str, list[Run]], words: str) -> dict[str, list[Run]]:
-    """The runs that `words` name, e.g. `no_killing,esr`: words of one kind widen the choice, kinds narrow it."""
-    kinds = [_wanted(found, word) for word in filter(None, (word.strip() for word in words.split(",")))]
-    if not kinds:
-        raise ConfigError(f"--only {words!r} names nothing; leave it out for all runs")
+    """The runs that `words` select, e.g. `no_killing,esr`: one of the dilemmas, one of the methods, and so on."""
     wanted: dict[str, set[str]] = {}
-    for kind, word in kinds:
-        wanted.setdefault(kind, set()).add(word)
+    for word in filter(None, (word.strip() for word in words.split(","))):
+        wanted.setdefault(_attribute(found, word), set()).add(word)
+    if not wanted:
+        raise ConfigError(f"--only {words!r} selects nothing; omit it for all runs")
     chosen = {
-        family: [run for run in runs if all(_label(kind, family, run) in words for kind, words in wanted.items())]
+        family: [run for run in runs if all(_label(name, family, run) in words for name, words in wanted.items())]
         for family, runs in found.items()
     }
     if not any(chosen.values()):
-        listed = "; ".join(f"{kind}: {', '.join(sorted(words))}" for kind, words in wanted.items())
-        raise ConfigError(
-            f"--only {words} leaves no run; a run must have one of each kind, and none has one of {listed}"
-        )
+        listed = "; ".join(f"{name}: {', '.join(sorted(words))}" for name, words in wanted.items())
+        raise ConfigError(f"--only {words} leaves no run: none has one of each of these: {listed}")
     return {family: runs for family, runs in chosen.items() if runs}
 
 
-def _label(kind: str, family: str, run: Run) -> str:
-    return family if kind == "family" else getattr(run, kind)
+def _label(attribute: str, family: str, run: Run) -> str:
+    return family if attribute == "family" else getattr(run, attribute)
 
 
-def _wanted(found: Mapping[str, list[Run]], word: str) -> tuple[str, str]:
-    """What kind of thing a word names; a method's name means the method, in whatever family it stands."""
+def _attribute(found: Mapping[str, list[Run]], word: str) -> str:
+    """Whether a word is a dilemma, method, family or arm; a method's name selects the method in every family."""
     runs = flat(found)
     known = {
         "dilemma": {run.dilemma for run in runs},
@@ -171,10 +170,10 @@ def _wanted(found: Mapping[str, list[Run]], word: str) -> tuple[str, str]:
         "family": set(found),
         "arm": {run.arm for run in runs if run.arm},
     }
-    for kind, words in known.items():
+    for attribute, words in known.items():
         if word in words:
-            return kind, word
+            return attribute
     elsewhere = {name for env in ENVIRONMENTS.values() for name in env.dilemmas}
     hint = " (a dilemma of another --env)" if word in elsewhere else ""
-    listed = "; ".join(f"{kind}: {', '.join(sorted(words))}" for kind, words in known.items())
+    listed = "; ".join(f"{attribute}: {', '.join(sorted(words))}" for attribute, words in known.items())
     raise ConfigError(f"--only {word!r} is unknown{hint}; {listed}")

@@ -1,4 +1,4 @@
-"""What a person sees of a study: a live table on a terminal, plain lines elsewhere."""
+"""Progress of a study: a live table on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Sequence
@@ -38,14 +38,14 @@ def plain(states: Sequence[TaskState], workers: int = 0) -> str:
 
 
 class View:
-    """Shows nothing; others show more."""
+    """Shows nothing; the base of the other views."""
 
     def show(self, states: Sequence[TaskState]) -> None: ...
     def close(self) -> None: ...
 
 
 class Lines(View):
-    """One line whenever a task changes its state, and a summary a minute."""
+    """A line whenever a task changes its state, and a summary every minute."""
 
     def __init__(self, workers: int, every: float = 60.0):
         self.workers, self.every = workers, every
@@ -66,7 +66,7 @@ class Lines(View):
 
 
 class Table(View):
-    """The whole study, redrawn in place."""
+    """A table of all tasks, redrawn in place."""
 
     def __init__(self, workers: int):
         from rich.live import Live
@@ -91,5 +91,5 @@ class Table(View):
         self.live.stop()
 
 
-def for_this_terminal(workers: int) -> View:
+def view_for(workers: int) -> View:
     return Table(workers) if console.redraws() else Lines(workers)

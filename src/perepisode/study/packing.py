@@ -1,4 +1,4 @@
-"""Runs that share world, sizes and length, packed into populations of a size that fits the device."""
+"""Packing: runs of the same environment, sizes and length form populations that fit the device."""
 
 import math
 import os
@@ -14,66 +14,70 @@ from perepisode.config import ConfigError
 from perepisode.environments import ENVIRONMENTS, make
 from perepisode.runs import Run
 
-USABLE = 0.85  # of a device's memory; the rest goes to the runtime and to fragmentation
+USABLE = 0.85  # share of a device's memory; the rest is for the runtime and fragmentation
 GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where a population will train."""
+    """The device on which populations train."""
 
     kind: str  # gpu or cpu
     count: int
-    memory: int  # bytes of one
+    memory: int  # bytes per device
 
 
 @dataclass(frozen=True)
 class BenchResult:
-    """What a benchmark measured: the fastest population, its steps a second, and memory a run where it was seen."""
+    """The fastest population of a benchmark: its steps per second, and its memory per run if known."""
 
     steps_per_second: float
     bytes_per_run: float = math.nan
     runs: int = 0
-    device: str = ""  # that was measured; empty where the speed is a guess
-    source: str = ""  # the file that says so; empty where the world does
+    device: str = ""  # the measured device; empty if the speed is a guess
+    source: str = ""  # the benchmark's file; empty if the environment declares the speed
 
     def hours(self, steps: int) -> float:
         return steps / self.steps_per_second / 3600
 
     def known_for(self, device: Device, gpus: int) -> bool:
-        """Whether it says anything of that device: the speed that a world states of a GPU says nothing of a CPU."""
+        """Whether the speed applies to that device: an environment declares the speed of a GPU, not of a CPU."""
         return bool(self.source or gpus) or not self.device or device.kind == "gpu"
+
+    def memory_of(self, run: Run) -> float:
+        """Bytes per run, measured or estimated."""
+        return memory_of(run) if math.isnan(self.bytes_per_run) else self.bytes_per_run
 
 
 def bench_of(path: Path | None, run: Run) -> BenchResult:
-    """The figure that `perepisode bench` measured for agents of this size, or the stated default."""
+    """What `perepisode bench` measured for agents of this size, or the speed that the environment declares."""
     if path is None:
         env = ENVIRONMENTS[run.env]
         return BenchResult(env.speed, device=env.measured_on)
     try:
-        plain = safe_io.plain(path, "make one with `perepisode bench`")
-        rows, device = list(map(legacy.bench, plain["training"])), str(plain.get("device", ""))[:40]
+        plain = safe_io.read_json(path, "make one with `perepisode bench`")
+        rows, device = list(map(legacy.upgrade_bench, plain["training"])), str(plain.get("device", ""))[:40]
         sizes = sorted({(row["num_envs"], row["hidden_size"]) for row in rows})
         rows = [row for row in rows if (row["num_envs"], row["hidden_size"]) == (run.ppo.num_envs, run.ppo.hidden_size)]
         best = max(rows, key=lambda row: row["steps_per_second"], default=None)
         if best is None:
             raise ConfigError(
-                f"--bench {path} measured envs x hidden {sizes}, not {run.ppo.num_envs} x {run.ppo.hidden_size}; "
-                "measure again with these sizes"
+                f"--bench {path} measured num_envs x hidden_size {sizes}, not {run.ppo.num_envs} x "
+                f"{run.ppo.hidden_size}; measure again with these sizes"
             )
-        # memory is the process's peak so far, so that only the largest population's is its own
-        most = max(rows, key=lambda row: row["runs"])
-        each = (most.get("peak_bytes") or math.nan) / most["runs"]
-        return BenchResult(float(best["steps_per_second"]), each, int(best["runs"]), device, str(path))
+        # the peak is that of the process so far, so only the largest population's is its own
+        largest = max(rows, key=lambda row: row["runs"])
+        bytes_per_run = (largest.get("peak_bytes") or math.nan) / largest["runs"]
+        return BenchResult(float(best["steps_per_second"]), bytes_per_run, int(best["runs"]), device, str(path))
     except ConfigError as error:
-        raise ConfigError(f"--bench is no benchmark: {error}") from None
+        raise ConfigError(f"--bench is not a benchmark: {error}") from None
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else safe_io.first_line(error)
-        raise ConfigError(f"--bench {path} is no benchmark ({reason}); make one with `perepisode bench`") from None
+        raise ConfigError(f"--bench {path} is not a benchmark ({reason}); make one with `perepisode bench`") from None
 
 
 def this_machine() -> Device:
-    """Asked of the driver's own tool, not of JAX: a launcher that starts a device takes it from its workers."""
+    """This machine's devices, from the driver's own tool: in JAX the launcher would take memory from its workers."""
     memories = _gpu_memories()
     if memories:
         chosen = _visible(len(memories))
@@ -85,9 +89,9 @@ def this_machine() -> Device:
 def _gpu_memories() -> list[int]:
     if os.environ.get("JAX_PLATFORMS", "").split(",")[0] == "cpu" or not shutil.which("nvidia-smi"):
         return []
-    asked = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True).stdout
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
         return [int(float(line)) * 2**20 for line in answer.split()]
     except (OSError, subprocess.SubprocessError, ValueError):
         return []
@@ -99,48 +103,47 @@ def _visible(count: int) -> list[int]:
 
 
 def memory_of(run: Run) -> float:
-    """Bytes that one run of a population takes while training, estimated from its sizes.
+    """Bytes of one run of a population while it trains, estimated from its sizes.
 
-    Worlds (a state, its copies inside the step, and the batch of fresh ones), the stored rollout, one minibatch's
+    Environment states (with their copies inside the step and the reset pool), the stored rollout, one minibatch's
     expanded input and activations with their gradients, and four copies of the weights (Adam, gradient).
     """
     config = run.ppo
-    one = make(run.env, **run.env_settings).footprint()
-    wide = 2 if config.precision == "bf16" else 4
-    worlds = one.state * (4 * config.num_envs + min(config.num_envs, 256))
-    rollout = 2 * config.num_envs * config.num_steps * (one.observation + 4 * 8)
+    footprint = make(run.env, **run.env_settings).footprint()
+    bytes_per_feature = 2 if config.precision == "bf16" else 4
+    states = footprint.state * (4 * config.num_envs + min(config.num_envs, 256))
+    rollout = 2 * config.num_envs * config.num_steps * (footprint.observation + 4 * 8)
     rows = config.num_envs // config.num_minibatches * config.num_steps
-    batch = rows * (one.features * wide + 32 * config.hidden_size * 4)
-    weights = one.features * config.hidden_size + 10 * config.hidden_size**2
-    return float(worlds + rollout + batch + 4 * 4 * weights)
+    batch = rows * (footprint.features * bytes_per_feature + 32 * config.hidden_size * 4)
+    weights = footprint.features * config.hidden_size + 10 * config.hidden_size**2
+    return float(states + rollout + batch + 4 * 4 * weights)
 
 
 def largest(run: Run, device: Device, bench: BenchResult) -> int:
-    """How many such runs one device holds."""
-    each = bench.bytes_per_run if bench.bytes_per_run == bench.bytes_per_run else memory_of(run)
-    return int(USABLE * device.memory // each)
+    """The largest population of such runs that fits one device."""
+    return int(USABLE * device.memory // bench.memory_of(run))
 
 
-def size_for(run: Run, device: Device, bench: BenchResult, asked: int = 0) -> int:
-    """Runs a pack: what was asked for if it fits, otherwise what the device is fastest with."""
+def size_for(run: Run, device: Device, bench: BenchResult, requested: int = 0) -> int:
+    """Runs per pack: the requested number if it fits, by default the number at which the device is fastest."""
     fits, each = largest(run, device, bench), memory_of(run) / GIB
     if fits < 1:
         raise ConfigError(
             f"one run needs about {each:.2f} GiB and the {device.kind} has {device.memory / GIB:.1f}; "
-            "use fewer envs or a smaller hidden size"
+            "use a smaller --num-envs or --hidden-size"
         )
-    if asked > fits:
+    if requested > fits:
         raise ConfigError(
-            f"--pack {asked} needs about {asked * each:.1f} GiB and the {device.kind} has "
+            f"--pack {requested} needs about {requested * each:.1f} GiB and the {device.kind} has "
             f"{device.memory / GIB:.1f}; the largest that fits is --pack {fits}"
         )
-    return asked or min(bench.runs or ENVIRONMENTS[run.env].population_size, fits)
+    return requested or min(bench.runs or ENVIRONMENTS[run.env].population_size, fits)
 
 
 def pack(runs: Iterable[Run], size: int) -> list[tuple[Run, ...]]:
     """Runs of one structure in packs of nearly equal size, none larger than `size`.
 
-    They are dealt out, so that every pack has its share of every kind: packs that are alike are one program.
+    Every pack gets its share of every method: packs with the same methods share one program.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -149,12 +152,12 @@ def pack(runs: Iterable[Run], size: int) -> list[tuple[Run, ...]]:
 
 
 def _dealt(runs: Sequence[Run], size: int) -> list[tuple[Run, ...]]:
-    """As few parts as `size` allows, of equal length give or take one: no worker waits for one lone run."""
-    kinds = list(dict.fromkeys(run.kind for run in runs))
-    ordered, parts = sorted(runs, key=lambda run: kinds.index(run.kind)), math.ceil(len(runs) / size)
+    """As few parts as `size` allows, whose lengths differ by at most one, so that no worker trains a single run."""
+    types = list(dict.fromkeys(run.objective_type for run in runs))
+    ordered, parts = sorted(runs, key=lambda run: types.index(run.objective_type)), math.ceil(len(runs) / size)
     return [tuple(ordered[part::parts]) for part in range(parts)]
 
 
 def programs(packs: Iterable[Iterable[Run]]) -> int:
-    """How many different programs these packs are, each of which is compiled once."""
-    return len({frozenset(Counter((run.structure, run.kind) for run in pack).items()) for pack in packs})
+    """How many programs these packs need; each is compiled once."""
+    return len({frozenset(Counter((run.structure, run.objective_type) for run in pack).items()) for pack in packs})

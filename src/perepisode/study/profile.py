@@ -1,7 +1,7 @@
-"""What an update's time goes to: the operations of a profiler's trace, told apart by the program that was compiled.
+"""Where the time of an update goes: the operations of a profiler trace, assigned to parts of the compiled program.
 
-Parts of the learner are named where they are written (`jax.named_scope`).  The compiler keeps these names as each
-operation's `op_name`, and the trace has the operation's own name: `%fusion.7 = … op_name="…/acting/while/body/mul"`.
+The training code names its parts with `jax.named_scope`.  The compiled program maps the name of each operation, which
+is what the trace has, to its scope, the `op_name`: `%fusion.7 = … op_name="…/acting/while/body/mul"`.
 """
 
 import glob
@@ -12,10 +12,10 @@ from typing import Any
 
 import jax
 
-# acting comes first: it has products and a recurrence of its own
+# acting comes first, because it contains products and a recurrence too
 PARTS = ("acting", "recurrence", "products", "optimizer")
-REST = "rest"  # advantages, minibatches, the loss, what is reported, and what the compiler added
-AROUND = {"while", "conditional", "call"}  # they last as long as what they hold, which is counted by itself
+REST = "rest"  # advantages, minibatches, the loss, metrics, and what the compiler added
+CONTAINERS = {"while", "conditional", "call"}  # their time is that of the operations inside, which are counted
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _OPERATION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (?:\(.*?\)|\S+) ([\w\-]+)\(")
@@ -23,9 +23,9 @@ _NAME = re.compile(r'op_name="([^"]*)"')
 
 
 def parts(program: str) -> dict[str, str | None]:
-    """Of every operation in a compiled program's text: its part, or None where it only holds others.
+    """The part of every operation in the text of a compiled program; None for one that only contains others.
 
-    One that the compiler added has no name; it belongs where all that is named around it belongs.
+    An operation that the compiler added has no scope.  It gets the part of its computation, if that has only one.
     """
     found: dict[str, str | None] = {}
     inside: list[str] = []
@@ -42,10 +42,10 @@ def parts(program: str) -> dict[str, str | None]:
             close()
         elif operation := _OPERATION.match(line):
             name, kind = operation.groups()
-            if kind in AROUND:
+            if kind in CONTAINERS:
                 found[name] = None
-            elif stated := _NAME.search(line):
-                found[name] = part = _part(stated[1])
+            elif scope := _NAME.search(line):
+                found[name] = part = _part(scope[1])
                 named.add(part)
             else:
                 inside.append(name)
@@ -59,24 +59,24 @@ def _part(name: str) -> str:
 
 
 def shares(events: Iterable[tuple[str, float]], known: dict[str, str | None]) -> dict[str, float]:
-    """Share of the time of all events, (operation, time), that each part took; unknown operations are the rest."""
+    """Each part's share of the time of all events, (operation, time); unknown operations count as the rest."""
     spent: dict[str, float] = dict.fromkeys((*PARTS, REST), 0.0)
     plain = {_plain(name): part for name, part in known.items()}
     for name, time in events:
         part = known[name] if name in known else plain.get(_plain(name), REST)
         if part is not None:
             spent[part] += time
-    whole = sum(spent.values())
-    return {part: time / whole for part, time in spent.items()} if whole else {}
+    total = sum(spent.values())
+    return {part: time / total for part, time in spent.items()} if total else {}
 
 
 def _plain(name: str) -> str:
-    """Kernels are called by their operation, in the letters that a device's compiler allows."""
+    """An operation's name as its kernel has it, in which dots and dashes are not allowed."""
     return re.sub(r"[.\-]", "_", name)
 
 
 def traced(call: Callable[[], Any]) -> list[tuple[str, float]]:
-    """Every operation while `call` runs, with its nanoseconds: a GPU's kernels, else what the CPU's threads did."""
+    """Every operation that runs during `call` with its nanoseconds: kernels of a GPU, or operations on CPU threads."""
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             jax.block_until_ready(call())
@@ -97,8 +97,8 @@ def _operations(planes, kernels: bool) -> Iterator[tuple[str, float]]:
                     yield str(operation or event.name), event.duration_ns
 
 
-def said(found: dict[str, float]) -> str:
+def text(found: dict[str, float]) -> str:
     """ "acting 38 %, recurrence 30 %, …" """
     if not found:
-        return "the profiler saw no operation of this program"
+        return "the profiler recorded no operation of this program"
     return ", ".join(f"{part} {share:.0%}".replace("%", " %") for part, share in found.items())

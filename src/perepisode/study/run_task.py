@@ -1,7 +1,7 @@
-"""One task of a study, done in this process: `python -m perepisode.study.run_task OUT TASK`.
+"""Runs one task of a study in this process: `python -m perepisode.study.run_task OUT TASK`.
 
-It may be stopped at any moment and started again, here or on another machine that sees the folder.  Exit codes:
-0 done, 1 failed, 2 refused, 74 the disk is full or gone, 75 stopped by a signal and to be started again.
+The process may be stopped at any time; the task resumes here or on another machine that sees the folder.  Exit codes:
+0 done, 1 failed, 2 invalid, 74 the disk is full or unreadable, 75 stopped by a signal, to be started again.
 """
 
 import contextlib
@@ -21,70 +21,70 @@ from perepisode.runs import AlreadyRunning, Run
 from perepisode.study import plan, state
 from perepisode.study.task_folder import TaskFolder
 
-DONE, FAILED, REFUSED, DISK, RESUME = 0, 1, 2, 74, 75
+DONE, FAILED, INVALID, DISK, RESUME = 0, 1, 2, 74, 75
 
 
 class Stopped(Exception):
-    """A signal came while no training loop was there to heed it."""
+    """A signal arrived outside the training loop, which handles signals itself."""
 
 
-def main(out: Path, name: str, say=print) -> int:
-    """Do the task unless it is done; an exit code."""
+def main(out: Path, name: str, log=print) -> int:
+    """Run the task unless it is done; returns the exit code."""
     study = plan.load(out)
     task, folder = study.task(name), TaskFolder.of(out, name)
-    if any(one.task == task and one.state == "done" for one in state.read(study, out)):
+    if any(found.task == task and found.state == "done" for found in state.read(study, out)):
         return DONE
-    began, after = time.time(), state.done_of(state.before(study, out, task))
+    start, after = time.time(), state.done_of(state.before(study, out, task))
     try:
-        with folder.at_work(), _heeding_signals():
-            folder.forget_failure()
-            say(f"{name}: started at {time.strftime('%F %T')}")
+        with folder.at_work(), _raise_on_signals():
+            folder.clear_failure()
+            log(f"{name}: started at {time.strftime('%F %T')}")
             KINDS[task.kind](study, task, Path(out))
-            folder.finish(seconds=round(time.time() - began, 1), cpu_seconds=round(_cpu_seconds(), 1), after=after)
-            say(f"{name}: done")
+            folder.finish(seconds=round(time.time() - start, 1), cpu_seconds=round(_cpu_seconds(), 1), after=after)
+            log(f"{name}: done")
         return DONE
-    except AlreadyRunning as error:  # a worker of an earlier start is still ending
-        say(f"{name}: {error}")
+    except AlreadyRunning as error:  # a worker of an earlier start is still exiting
+        log(f"{name}: {error}")
         time.sleep(1.0)
         return RESUME
     except ConfigError as error:
-        return _told(folder, str(error), REFUSED, say)
+        return _fail(folder, str(error), INVALID, log)
     except Exception as error:
         kind = type(error).__name__
         if kind in ("Interrupted", "Stopped"):
-            say(f"{name}: {error}")
-            return _asked_to_move(task, Path(out), say) if "SIGUSR1" in str(error) else RESUME
-        if kind == "DiskTrouble":
-            return _told(folder, str(error), DISK, say)
+            log(f"{name}: {error}")
+            return _requeue(task, Path(out), log) if "SIGUSR1" in str(error) else RESUME
+        if kind == "DiskError":
+            return _fail(folder, str(error), DISK, log)
         traceback.print_exc()
-        return _told(folder, f"{kind}: {error}".splitlines()[0], FAILED, say)
+        return _fail(folder, f"{kind}: {error}".splitlines()[0], FAILED, log)
 
 
 def _cpu_seconds() -> float:
-    """Work of this process on all cores: what a task costs, however busy the machine was."""
+    """CPU time of this process over all cores, which does not depend on how busy the machine is."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
-def _told(folder: TaskFolder, reason: str, code: int, say) -> int:
-    say(f"{folder.path.name}: {reason}")
+def _fail(folder: TaskFolder, reason: str, code: int, log) -> int:
+    log(f"{folder.path.name}: {reason}")
     with contextlib.suppress(OSError):
         folder.fail(reason)
     return code
 
 
-def _asked_to_move(task: plan.Task, out: Path, say) -> int:
-    """SIGUSR1 is what the cluster sends before a time limit; the job itself asks to be queued again."""
+def _requeue(task: plan.Task, out: Path, log) -> int:
+    """After SIGUSR1, which SLURM sends before a time limit, the job requeues itself."""
     from perepisode.study import slurm
 
-    trouble = slurm.requeue_this_job(task, out)
-    return _told(TaskFolder.of(out, task.name), trouble, FAILED, say) if trouble else RESUME
+    error = slurm.requeue_this_job(task, out)
+    return _fail(TaskFolder.of(out, task.name), error, FAILED, log) if error else RESUME
 
 
 # ---- the kinds of task --------------------------------------------------------------------------------------
 
 
-def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
+def train_and_evaluate(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.compilation import use_cache
     from perepisode.evaluation.rollout import evaluate
     from perepisode.training.progress import PlainLines
@@ -99,7 +99,7 @@ def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
         progress=PlainLines(),
         files=_utilities(runs, out),
         devices=_devices_for(len(runs)),
-        asked=lambda: _came[0] if _came else None,
+        pending_signal=lambda: _signals[0] if _signals else None,
     )
     folders = train(runs, options)
     finished = [folder.path for folder in folders if folder.done]
@@ -108,7 +108,7 @@ def train_and_judge(study: plan.Study, task: plan.Task, out: Path) -> None:
     evaluate(finished, table_of(out, task), **vars(study.evaluation))
 
 
-def judge(study: plan.Study, task: plan.Task, out: Path) -> None:
+def evaluate_agents(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.compilation import use_cache
     from perepisode.evaluation.rollout import evaluate
 
@@ -117,7 +117,7 @@ def judge(study: plan.Study, task: plan.Task, out: Path) -> None:
 
 
 def _devices_for(runs: int) -> int:
-    """All the GPUs that this task was given, or as many of them as share its runs evenly."""
+    """The largest number of this task's GPUs that divides its runs evenly."""
     import jax
 
     here = 1 if jax.default_backend() == "cpu" else jax.local_device_count()
@@ -133,16 +133,16 @@ def distill_utility(study: plan.Study, task: plan.Task, out: Path) -> None:
 
 def report(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.report.page import build
-    from perepisode.zoo import one as agent
+    from perepisode.zoo import find_one
 
-    judged = [*study.of_kind("train"), *study.of_kind("judge")]
-    tables = [path for one in judged if (path := table_of(out, one)).exists()]
+    evaluated = [*study.of_kind("train"), *study.of_kind("judge")]
+    tables = [path for task in evaluated if (path := table_of(out, task)).exists()]
     if not tables:
-        raise ConfigError("there are no episodes to report: no pack was trained and judged")
-    members = [member for one in judged for member in one.members]
+        raise ConfigError("there are no episodes to report: no pack was trained and evaluated")
+    members = [member for task in evaluated for member in task.members]
     curves: list = [path for member in members if (path := out / "runs" / member.folder / "metrics.jsonl").exists()]
-    curves += map(agent, study.agents)
-    utilities = [path for one in study.of_kind("distill") if (path := utility_of(out, one.dilemma)).exists()]
+    curves += map(find_one, study.agents)
+    utilities = [path for task in study.of_kind("distill") if (path := utility_of(out, task.dilemma)).exists()]
     exact = [path] if (path := out / "exact.json").exists() else []
     watch = [out / "watch"] if (out / "watch").exists() else []
     page = build(tables, out / "report", curves=curves, utilities=utilities, exact=exact, watch=watch)
@@ -160,12 +160,12 @@ def replay(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.replay.watch import watch
 
     use_cache()
-    watch(out / "episodes", out / "watch", worst=1, restraint=1)
+    watch(out / "episodes", out / "watch", worst=1, abstaining=1)
 
 
 KINDS = {
-    "train": train_and_judge,
-    "judge": judge,
+    "train": train_and_evaluate,
+    "judge": evaluate_agents,
     "distill": distill_utility,
     "exact": exact_optima,
     "replay": replay,
@@ -190,22 +190,22 @@ def _utilities(runs: Sequence[Run], out: Path) -> dict[str, bytes]:
 # ---- signals ------------------------------------------------------------------------------------------------
 
 
-_came: list[str] = []  # signals so far
+_signals: list[str] = []  # received so far
 
 
 @contextlib.contextmanager
-def _heeding_signals():
-    """SIGTERM and SIGUSR1 end the task in an orderly way; while it trains, the training loop heeds them itself.
+def _raise_on_signals():
+    """SIGTERM and SIGUSR1 raise Stopped; during training, the training loop handles them itself.
 
-    They are noted as well as raised: JAX calls back into Python from places that swallow exceptions, and a signal
-    that arrives there would be lost.
+    They are also recorded, because JAX calls back into Python where exceptions are swallowed, and a signal that arrives
+    there would be lost.
     """
 
     def stop(number, frame):
-        _came.append(signal.Signals(number).name)
-        raise Stopped(f"stopped by {_came[-1]}")
+        _signals.append(signal.Signals(number).name)
+        raise Stopped(f"stopped by {_signals[-1]}")
 
-    _came.clear()
+    _signals.clear()
 
     numbers = (signal.SIGTERM, signal.SIGUSR1)
     before = {number: signal.signal(number, stop) for number in numbers}
@@ -217,7 +217,7 @@ def _heeding_signals():
 
 
 def die_with(parent: int) -> None:
-    """Ask the kernel for SIGTERM when the supervisor is gone: its workers checkpoint instead of staying behind."""
+    """Ask the kernel to send SIGTERM when the supervisor dies, so that its workers checkpoint and exit."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
@@ -228,9 +228,9 @@ if __name__ == "__main__":
     if os.environ.get("PEREPISODE_SUPERVISOR"):
         die_with(int(os.environ["PEREPISODE_SUPERVISOR"]))
     try:
-        plugins.use()
-        code = main(Path(sys.argv[1]), sys.argv[2], say=lambda text: print(text, flush=True))
+        plugins.load_plugins()
+        code = main(Path(sys.argv[1]), sys.argv[2], log=lambda text: print(text, flush=True))
     except ConfigError as error:
         print(f"perepisode: {error}", file=sys.stderr)
-        code = REFUSED
+        code = INVALID
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Where a study stands, read from its files alone: no process is asked, no device started, no JAX imported."""
+"""Progress of a study, read from its files alone: asks no process, starts no device, imports no JAX."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +13,15 @@ STATES = ("done", "running", "ready", "waiting", "failed", "blocked")
 
 @dataclass(frozen=True)
 class TaskState:
-    """A task and how far it is.
+    """A task and its progress.
 
-    ready: may start now (or go on, if it was stopped); waiting: for other tasks; blocked: for one that failed.
+    ready: can start or resume now; waiting: for other tasks; blocked: a task that it needs has failed.
     """
 
     task: Task
     state: str
-    share: float = 0.0  # of its updates
-    speed: float = 0.0  # steps a second of all its runs together
+    share: float = 0.0  # of its updates that are done
+    speed: float = 0.0  # steps per second, over all its runs
     seconds_left: float | None = None
     detail: str = ""
     diverged: int = 0
@@ -50,7 +50,7 @@ def _read_task(task: Task, out: Path, known: dict[str, TaskState]) -> TaskState:
     beat = folder.beat
     if beat:
         where = f"job {beat['job']} on {beat.get('host')}" if beat.get("job") else f"process {beat['pid']}"
-        phase = "judging, " if share == 1.0 else ""
+        phase = "evaluating, " if share == 1.0 else ""
         return TaskState(task, "running", share, speed, left, phase + where, diverged)
     if folder.failed:
         return TaskState(task, "failed", share, detail=folder.failed, diverged=diverged)
@@ -58,7 +58,7 @@ def _read_task(task: Task, out: Path, known: dict[str, TaskState]) -> TaskState:
 
 
 def done_of(states: list[TaskState]) -> list[str]:
-    """Names of the finished ones.  A task notes them when it ends: a report of fewer than there are now is old."""
+    """Names of the finished tasks.  A task records them when it ends; a report that lists fewer is out of date."""
     return [one.task.name for one in states if one.state == "done"]
 
 
@@ -68,19 +68,19 @@ def _names(done: dict) -> set[str]:
 
 
 def before(study: Study, out: Path, task: Task) -> list[TaskState]:
-    """The states of what a task waits for."""
+    """The states of the tasks that this one waits for."""
     return [one for one in read(study, out) if one.task.name in task.after]
 
 
 def _not_started(task: Task, share: float, after: list[TaskState]) -> TaskState:
-    """A report takes whatever there is; every other task needs what it waits for."""
+    """A report uses whatever there is; every other task needs all that it waits for."""
     lost = [one.task.name for one in after if one.state in ("failed", "blocked")]
     open_ = [one.task.name for one in after if one.state in ("running", "ready", "waiting")]
     if lost and task.kind != "report":
         return TaskState(task, "blocked", share, detail=f"needs {', '.join(lost)}")
     if open_:
         return TaskState(task, "waiting", share, detail=f"for {_some(open_)}")
-    return TaskState(task, "ready", share, detail="stopped; goes on" if share else "")
+    return TaskState(task, "ready", share, detail="stopped; can resume" if share else "")
 
 
 def _some(names: list[str]) -> str:
@@ -88,20 +88,20 @@ def _some(names: list[str]) -> str:
 
 
 def progress(task: Task, out: Path) -> tuple[float, float, float | None]:
-    """Share of the updates done, speed, and seconds left; runs of one pack advance together."""
+    """Share of the updates done, speed, and seconds left; the runs of a pack advance together."""
     for member in task.members:
         row = safe_io.last_row(out / "runs" / member.folder / "metrics.jsonl")
-        if row and (update := safe_io.number(row.get("update"))) >= 0:
+        if row and (update := safe_io.as_float(row.get("update"))) >= 0:
             clock = row.get("clock")
             clock = clock if isinstance(clock, dict) else {}
-            speed, left = (safe_io.number(clock.get(name)) for name in ("steps_per_second", "eta_seconds"))
+            speed, left = (safe_io.as_float(clock.get(name)) for name in ("steps_per_second", "eta_seconds"))
             speed = speed * len(task.members) if speed > 0 else 0.0
             return min(1.0, update / max(1, member.updates)), speed, left if left >= 0 else None
     return 0.0, 0.0, None
 
 
 def seconds_left(states: list[TaskState], workers: int = 0) -> float | None:
-    """Rough time to the end: steps left over the speed seen so far in that world; None before it was measured."""
+    """Estimated time left: remaining steps over the measured speed in each environment; None before a measurement."""
     total, workers = 0.0, workers or max(1, sum(one.state == "running" for one in states))
     for env in {member.plain["env"] for one in states for member in one.task.members[:1]}:
         own = [one for one in states if one.task.members and one.task.members[0].plain["env"] == env]

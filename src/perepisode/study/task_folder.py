@@ -1,4 +1,4 @@
-"""What a task leaves in its folder while it works and when it ends; readable from any machine that sees the files."""
+"""The files in a task's folder that tell whether it runs, is done or failed, to any machine that sees them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import Any
 
 from perepisode import safe_io
 from perepisode.config import ConfigError
-from perepisode.runs import held, write_atomically
+from perepisode.runs import file_lock, write_atomically
 
 BEAT_SECONDS = 5.0
-STALE_SECONDS = 60.0  # a worker on another machine that was not heard of for so long is taken to be gone
+STALE_SECONDS = 60.0  # without a heartbeat for this long, a worker on another machine counts as dead
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class TaskFolder:
 
     @property
     def beat(self) -> dict[str, Any] | None:
-        """The last sign of life of a worker that is still there; None if there is none."""
+        """The last heartbeat of a live worker, or None."""
         found = _read(self.path / "beat") or {}
-        pid, when = found.get("pid"), safe_io.number(found.get("time"))
+        pid, when = found.get("pid"), safe_io.as_float(found.get("time"))
         if not isinstance(pid, int) or not 0 < pid < 2**31:
             return None
         if found.get("host") == socket.gethostname():
@@ -61,13 +61,13 @@ class TaskFolder:
     def fail(self, reason: str) -> None:
         write_atomically(self.path / "failed", json.dumps({"reason": reason}))
 
-    def forget_failure(self) -> None:
+    def clear_failure(self) -> None:
         self.path.joinpath("failed").unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Hold the task, so that no second worker takes it, and give signs of life until it ends."""
-        with held(self.path / "lock", "this task"):
+        """Lock the task against a second worker, and write heartbeats until it ends."""
+        with file_lock(self.path / "lock", "this task"):
             stop = threading.Event()
             thread = threading.Thread(target=self._beat, args=(stop,), daemon=True)
             thread.start()
@@ -81,21 +81,21 @@ class TaskFolder:
     def _beat(self, stop: threading.Event) -> None:
         about = {"host": socket.gethostname(), "pid": os.getpid(), "job": os.environ.get("SLURM_JOB_ID")}
         while True:
-            with contextlib.suppress(OSError):  # a full disk is noticed by the work itself
+            with contextlib.suppress(OSError):  # the task itself reports a full disk
                 write_atomically(self.path / "beat", json.dumps({**about, "time": time.time()}))
             if stop.wait(BEAT_SECONDS):
                 return
 
 
 def last_line(path: Path, begin: int = 0) -> str:
-    """The last line of a log that says anything, of what was written from `begin` on; empty if there is none."""
-    said = (safe_io.visible(line.strip()) for line in reversed(safe_io.last_lines(path, begin)))
-    return next((line for line in said if line), "")
+    """The last line that is not blank in a log from position `begin` on; "" if there is none."""
+    lines = (safe_io.printable(line.strip()) for line in reversed(safe_io.last_lines(path, begin)))
+    return next((line for line in lines if line), "")
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        return safe_io.plain(path, "")
+        return safe_io.read_json(path, "")
     except ConfigError:
         return None
 
@@ -107,7 +107,7 @@ def _alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    # a killed process that nobody has waited for yet still has a number
+    # a killed process keeps its number until its parent waits for it
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return True

@@ -1,4 +1,4 @@
-"""Checkpoints of a whole population through orbax: complete or not there, verified when read back."""
+"""Checkpoints of a population, written with orbax: complete or absent, and verified on restore."""
 
 import errno
 import logging
@@ -16,9 +16,9 @@ logging.getLogger("absl").setLevel(logging.ERROR)  # orbax reports every save at
 
 
 class Checkpoints:
-    """The newest few states of one population, by update number.  The newest is found from the folder itself.
+    """The most recent states of one population, by update number.
 
-    Written in the background: sixteen runs are gigabytes, and a device that waits for a disk trains nothing.
+    Writes in the background: sixteen runs take gigabytes, and the device should not idle while the disk writes.
     """
 
     def __init__(self, folder: Path, keep: int = 2):
@@ -34,44 +34,44 @@ class Checkpoints:
         self._writing: Future | None = None
 
     def save(self, update: int, state: Any) -> None:
-        """Copy the state from the device and write it while training goes on; waits for the one before."""
+        """Copy the state to the host and write it while training continues; waits for the previous write."""
         self.wait()
         if update not in self._manager.all_steps():
-            # copies: the next chunk is given the state's own memory to write its results into
+            # copy, because the next chunk donates the state's buffers
             leaves = {name: np.array(leaf) for name, leaf in _named(state).items()}
             self._writing = self._writer.submit(self._write, update, leaves)
 
     def _write(self, update: int, leaves: dict[str, np.ndarray]) -> None:
         args = self._ocp.args.Composite(
             state=self._ocp.args.StandardSave(leaves),
-            sums=self._ocp.args.JsonSave({name: _sum(value) for name, value in leaves.items()}),
+            sums=self._ocp.args.JsonSave({name: _checksum(value) for name, value in leaves.items()}),
         )
         try:
             self._manager.save(update, args=args)
             self._manager.wait_until_finished()
-        except Exception as error:  # a full disk reaches us as one of several kinds, few of them OSError
+        except Exception as error:  # a full disk raises various types, few of them OSError
             reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
             raise OSError(errno.EIO, f"checkpoint {update} was not written ({reason})") from error
 
-    def heed(self) -> None:
-        """Raise what the writing met, if it has ended."""
+    def raise_write_error(self) -> None:
+        """Raise the error of the background write, if it has failed."""
         if self._writing is not None and self._writing.done():
             self.wait()
 
     def wait(self) -> None:
-        """Until what was saved is on disk."""
+        """Block until the last checkpoint is on disk."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
 
-    def restore(self, like: Any, say: Callable[[str], None]) -> Any | None:
-        """The newest state that reads back whole, shaped like `like`; None if there is none."""
+    def restore(self, like: Any, log: Callable[[str], None]) -> Any | None:
+        """The most recent intact state, with the structure of `like`; None if there is none."""
         for update in sorted(self._manager.all_steps(), reverse=True):
             try:
                 return self._read(update, like)
-            except Exception as error:  # orbax and tensorstore raise many kinds for a damaged folder
+            except Exception as error:  # orbax and tensorstore raise many types for a damaged folder
                 reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
-                say(f"checkpoint {update} is damaged ({reason}); falling back to the one before")
+                log(f"checkpoint {update} is damaged ({reason}); falling back to the one before")
                 shutil.rmtree(self.folder / str(update), ignore_errors=True)
                 self._manager.reload()
         return None
@@ -82,19 +82,19 @@ class Checkpoints:
             for name, leaf in _named(like).items()
         }
         args = self._ocp.args.Composite(state=self._ocp.args.StandardRestore(shapes), sums=self._ocp.args.JsonRestore())
-        found = self._manager.restore(update, args=args)
-        for name, value in found["state"].items():
-            if _sum(np.asarray(value)) != found["sums"][name]:
+        restored = self._manager.restore(update, args=args)
+        for name, value in restored["state"].items():
+            if _checksum(np.asarray(value)) != restored["sums"][name]:
                 raise ValueError(f"checksum of {name} differs")
         structure = jax.tree.structure(like)
-        return jax.tree.unflatten(structure, [found["state"][name] for name in _named(like)])
+        return jax.tree.unflatten(structure, [restored["state"][name] for name in _named(like)])
 
     def close(self) -> None:
         self._writer.shutdown()
         self._manager.close()
 
     def remove(self) -> None:
-        """Once every policy is exported nobody needs them, and a study's would fill a disk."""
+        """Delete all checkpoints, which are useless once every policy is exported."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -103,5 +103,5 @@ def _named(state: Any) -> dict[str, Any]:
     return {f"{i:04d}": leaf for i, leaf in enumerate(leaves)}
 
 
-def _sum(value: np.ndarray) -> int:
+def _checksum(value: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)

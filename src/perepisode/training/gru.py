@@ -1,9 +1,8 @@
-"""The agent's recurrence: a GRU over a rollout, with its own derivative.
+"""The agent's recurrence: a GRU (gated recurrent unit) over a rollout, with a custom derivative.
 
-Three ways to the same numbers.  `scan`: one product a step and whatever XLA makes of the rest.  `fused`: on a GPU in
-bf16, one kernel a step forward and one backward, because there the steps are so small that launching, reading and
-writing between several kernels takes most of their time.  `hopper`: on the GPUs of that name, one kernel for all steps
-forward.
+Three implementations of the same function.  `scan`: a `lax.scan` with one matrix product per step.  `fused`: on a GPU
+in bf16, one Pallas kernel per step for the forward and one for the backward pass, because steps are so small that
+kernel launches and memory traffic dominate.  `hopper`: on Hopper GPUs, a single kernel for all forward steps.
 """
 
 import warnings
@@ -16,40 +15,40 @@ from jax.experimental import pallas as pl
 
 
 class Tile(NamedTuple):
-    """What one block of a kernel works on, and how."""
+    """Work and tuning of one kernel block."""
 
-    rows: int  # worlds, at most
+    rows: int  # environments, at most
     columns: int  # hidden units
-    depth: int  # of the product's inner axis, at a time
+    depth: int  # elements of the product's inner axis per iteration
     warps: int
     stages: int
 
 
-# the fastest of those tried on an H200; backward at 1, 3, and 8 or 16 runs
+# the fastest of those measured on an H200; backward at 1, 3, and 8 or 16 runs
 FORWARD = Tile(128, 32, 64, 8, 4)
 BACKWARD = Tile(16, 32, 128, 4, 4), Tile(64, 32, 128, 4, 4), Tile(64, 64, 64, 4, 5)
-# JAX means to drop this way of writing kernels one day; `scan` then takes over by itself
+# JAX plans to remove this Pallas backend; `scan` is the automatic fallback
 warnings.filterwarnings("ignore", message=".*Pallas Triton backend is deprecated", category=DeprecationWarning)
 
 
 def gru(gates, hidden_state, is_first, input_bias, kernel, bias, dtype):
-    """Hidden states [time, env, hidden] of a GRU whose input gates [time, env, 3 hidden] are given, less their bias.
+    """Hidden states [time, env, hidden] of a GRU, given its input gates [time, env, 3 hidden] without their bias.
 
     r = σ(x_r + h W_r), z = σ(x_z + h W_z), n = tanh(x_n + r (h W_n + b)), h' = (1 - z) n + z h,
-    with h = 0 where an episode starts.  Products in `dtype`, sums and the carried h in float32.
+    with h = 0 where an episode starts.  Products are in `dtype`; sums and the carried h are in float32.
     """
     return _gru(dtype, *map(jnp.asarray, (gates, hidden_state, is_first, input_bias, kernel, bias)))
 
 
 def cell(h, x, input_bias, kernel, bias):
-    """One step: the next h, and (r, z, n, h W_n + b), from which the derivative is made.  Products in kernel's type."""
+    """One step: the next h, and (r, z, n, h W_n + b) for the derivative.  Products use the kernel's dtype."""
     from_hidden = jnp.matmul(h.astype(kernel.dtype), kernel, preferred_element_type=jnp.float32)
     x = x.astype(jnp.float32) + input_bias
     return cell_gates(h, jnp.split(x, 3, axis=-1), jnp.split(from_hidden, 3, axis=-1), bias)
 
 
 def cell_gates(h, from_input, from_hidden, bias):
-    """What follows the products, elementwise."""
+    """The elementwise part of a step."""
     (x_r, x_z, x_n), (h_r, h_z, h_n) = from_input, from_hidden
     r, z, candidate = jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z), h_n + bias
     n = jnp.tanh(x_n + r * candidate)
@@ -57,7 +56,7 @@ def cell_gates(h, from_input, from_hidden, bias):
 
 
 def cell_derivative(grad, before, r, z, n, candidate):
-    """From the gradient at h': those at (h W_r, h W_z, h W_n) and at (x_r, x_z, x_n), and the part straight to h."""
+    """Given the gradient at h': those at (h W_r, h W_z, h W_n) and (x_r, x_z, x_n), and the direct part at h."""
     at_update = grad * (before - n) * z * (1.0 - z)
     at_candidate = grad * (1.0 - z) * (1.0 - n * n)
     at_reset = at_candidate * candidate * r * (1.0 - r)
@@ -81,25 +80,25 @@ def _save(dtype, gates, hidden_state, is_first, input_bias, kernel, bias):
 
 
 def _backward(dtype, saved, hidden_grad):
-    """The weights' gradient is one product after the last step: left to autodiff, it would be one a step."""
+    """Computes the kernel's gradient as one product after the last step; autodiff would use one per step."""
     hidden_state, is_first, kernel, before, inside = saved
     steps = _one_run_back if _fits(hidden_grad, hidden_state, dtype) else scan_steps_back
-    memory_grad, at_hidden, at_input = steps(hidden_grad, hidden_state, is_first, kernel, before, inside)
+    state_grad, at_hidden, at_input = steps(hidden_grad, hidden_state, is_first, kernel, before, inside)
     both = (((0, 1), (0, 1)), ((), ()))
     kernel_grad = jax.lax.dot_general(before, at_hidden, both, preferred_element_type=jnp.float32)
     bias_grad = at_hidden[..., 2 * hidden_state.shape[-1] :].astype(jnp.float32).sum(axis=(0, 1))
     input_bias_grad = at_input.astype(jnp.float32).sum(axis=(0, 1))
-    return at_input, memory_grad, None, input_bias_grad, kernel_grad, bias_grad
+    return at_input, state_grad, None, input_bias_grad, kernel_grad, bias_grad
 
 
 _gru.defvjp(_save, _backward)
 
 
 def _fits(steps: jax.Array, hidden_state: jax.Array, dtype) -> bool:
-    """True where the fused kernels can be used: a GPU that JAX writes them for, bf16, sizes that tiles divide."""
+    """Whether the fused kernels apply: a GPU that Pallas supports, bf16, and sizes divisible by the tiles."""
     time, (envs, width) = steps.shape[0], hidden_state.shape
-    whole = envs >= 16 and (envs & (envs - 1) == 0 or envs % FORWARD.rows == 0) and width % BACKWARD[0].depth == 0
-    return dtype == jnp.bfloat16 and time > 1 and whole and _has_kernels()
+    divides = envs >= 16 and (envs & (envs - 1) == 0 or envs % FORWARD.rows == 0) and width % BACKWARD[0].depth == 0
+    return dtype == jnp.bfloat16 and time > 1 and divides and _has_kernels()
 
 
 @cache
@@ -110,42 +109,42 @@ def _has_kernels() -> bool:
         from jax.experimental.pallas import triton
 
         getattr(triton, "get_gpu_info", lambda: None)()
-    except (ImportError, ValueError):  # not in this JAX, or not for this GPU
+    except (ImportError, ValueError):  # not in this JAX version, or unsupported GPU
         return False
     return True
 
 
 @cache
 def _hopper(envs: int, width: int):
-    """The module of those kernels where this GPU and this JAX have them and the sizes divide, else None."""
+    """The `hopper` module if GPU, JAX version and sizes allow its kernel, else None."""
     try:
         from perepisode.training import hopper
 
         fits = hopper.layout(1, envs, width, hopper.multiprocessors())
-    except (ImportError, AttributeError):  # a JAX before or after those that it was written for
+    except (ImportError, AttributeError):  # unsupported JAX version
         return None
     return hopper if fits else None
 
 
 def _unroll(steps: int) -> int:
-    """Eight steps a loop turn on an accelerator, where launches cost; one on a CPU, where compiling does."""
+    """Eight steps per loop iteration on an accelerator to save launches; one on a CPU to save compilation."""
     return 1 if jax.default_backend() == "cpu" else min(8, steps)
 
 
-# ---- by a scan ----------------------------------------------------------------------------------------------
+# ---- scan ---------------------------------------------------------------------------------------------------
 
 
 def scan_steps(gates, hidden_state, is_first, input_bias, kernel, bias):
-    """Steps are read and written in place by their index: scanning over the time axis would first move it to the
-    front, past the population's, and copy every array once more."""
+    """Indexes the steps in place: scanning over the time axis would first transpose it before the run axis and copy
+    every array."""
 
     def body(carry, t):
         h, hidden, before, inside = carry
         h = jnp.where(is_first[t][:, None], 0.0, h)
-        after, made = cell(h, gates[t], input_bias, kernel, bias)
-        made = jnp.concatenate(made, axis=-1)
-        written = ((hidden, after), (before, h), (inside, made))
-        return (after, *(array.at[t].set(new.astype(array.dtype)) for array, new in written)), None
+        after, saved = cell(h, gates[t], input_bias, kernel, bias)
+        saved = jnp.concatenate(saved, axis=-1)
+        updates = ((hidden, after), (before, h), (inside, saved))
+        return (after, *(array.at[t].set(new.astype(array.dtype)) for array, new in updates)), None
 
     time = gates.shape[0]
     first = (hidden_state, *_empty(gates, hidden_state, kernel))
@@ -164,34 +163,36 @@ def scan_steps_back(hidden_grad, hidden_state, is_first, kernel, before, inside)
     time, width = before.shape[0], hidden_state.shape[-1]
     empty = [jnp.zeros((*before.shape[:2], times * width), kernel.dtype) for times in (3, 1)]
     first = (jnp.zeros_like(hidden_state), *empty)
-    found, _ = jax.lax.scan(body, first, jnp.arange(time), reverse=True, unroll=_unroll(time))
-    memory_grad, at_hidden, at_candidate = found
-    return memory_grad, at_hidden, jnp.concatenate([at_hidden[..., : 2 * width], at_candidate], axis=-1)
+    carry, _ = jax.lax.scan(body, first, jnp.arange(time), reverse=True, unroll=_unroll(time))
+    state_grad, at_hidden, at_candidate = carry
+    return state_grad, at_hidden, jnp.concatenate([at_hidden[..., : 2 * width], at_candidate], axis=-1)
 
 
 def _empty(gates, hidden_state, kernel):
-    """Arrays for the hidden states, those before each step, and what a step made on the way."""
+    """Arrays for the hidden states, those before each step, and the values saved for the derivative."""
     lead, width = gates.shape[:2], hidden_state.shape[-1]
     return [jnp.zeros((*lead, times * width), kernel.dtype) for times in (1, 1, 4)]
 
 
 def _derive(grad, carried, before, inside):
-    """`cell_derivative` of one stored step, with the gradients side by side as they are kept."""
-    made = jnp.split(inside.astype(jnp.float32), 4, axis=-1)
+    """`cell_derivative` of one stored step, with concatenated gradients."""
+    saved = jnp.split(inside.astype(jnp.float32), 4, axis=-1)
     grad = grad.astype(jnp.float32) + carried
-    here, there, straight = cell_derivative(grad, before.astype(jnp.float32), *made)
+    here, there, straight = cell_derivative(grad, before.astype(jnp.float32), *saved)
     return *(jnp.concatenate(part, axis=-1).astype(inside.dtype) for part in (here, there)), straight
 
 
-# ---- fused, for a GPU ---------------------------------------------------------------------------------------
+# ---- fused, on a GPU ---------------------------------------------------------------------------------------
 
 
 def fused_steps(gates, hidden_state, is_first, input_bias, kernel, bias, interpret=False):
-    """The first step as above; each later one a kernel that reads step t - 1's hidden states and writes step t's."""
+    """The first step as above; each later one is a kernel that reads hidden states t - 1 and writes t."""
     time = gates.shape[0]
     h = jnp.where(is_first[0][:, None], 0.0, hidden_state)
-    after, made = cell(h, gates[0], input_bias, kernel, bias)
-    arrays = _begin(0, time, hidden_state.shape, (after, h, jnp.concatenate(made, axis=-1)), kernel.dtype, interpret)
+    after, saved = cell(h, gates[0], input_bias, kernel, bias)
+    arrays = _init_arrays(
+        0, time, hidden_state.shape, (after, h, jnp.concatenate(saved, axis=-1)), kernel.dtype, interpret
+    )
     carry = (jnp.ones(1, jnp.int32), after, *arrays)
     call = _over_tiles(_forward_kernel, FORWARD, hidden_state.shape, carry, interpret, in_place=(1, 2, 3, 4))
     is_first = is_first.astype(jnp.int32)
@@ -205,9 +206,9 @@ def fused_steps(gates, hidden_state, is_first, input_bias, kernel, bias, interpr
 
 def _forward_kernel(tile, width, t_ref, h_ref, _hidden, _before, _inside, gates, is_first, input_bias, kernel, bias,
                     t_next, h_next, hidden, before, inside):  # fmt: skip
-    """Tile (i, j) of step t: some worlds, some hidden units."""
+    """Tile (i, j) of step t: some environments, some hidden units."""
     t = t_ref[0]
-    own, parts = _places(tile, width)
+    own, parts = _slices(tile, width)
     units = parts[0]
 
     def multiply(k, sums):
@@ -217,16 +218,16 @@ def _forward_kernel(tile, width, t_ref, h_ref, _hidden, _before, _inside, gates,
 
     sums = [jnp.zeros((tile.rows, tile.columns), jnp.float32)] * 3
     sums = jax.lax.fori_loop(0, width // tile.depth, multiply, sums)
-    reset_pool = (is_first[t, own] != 0)[:, None]
-    # a row of zeros has a product of zeros: cleared after the product, the loads need no mask
-    from_hidden = [jnp.where(reset_pool, 0.0, s) for s in sums]
-    h = jnp.where(reset_pool, 0.0, h_ref[own, units])
+    first = (is_first[t, own] != 0)[:, None]
+    # the product of a zero state is zero: clearing it after the product spares the loads a mask
+    from_hidden = [jnp.where(first, 0.0, s) for s in sums]
+    h = jnp.where(first, 0.0, h_ref[own, units])
     x = [gates[t, own, part].astype(jnp.float32) + input_bias[part][None] for part in parts[:3]]
-    after, made = cell_gates(h, x, from_hidden, bias[units][None])
+    after, saved = cell_gates(h, x, from_hidden, bias[units][None])
     h_next[own, units] = after
     hidden[t, own, units] = after.astype(hidden.dtype)
     before[t, own, units] = h.astype(before.dtype)
-    for part, value in zip(parts, made):
+    for part, value in zip(parts, saved):
         inside[t, own, part] = value.astype(inside.dtype)
     t_next[0] = t + 1
 
@@ -245,7 +246,7 @@ def _every_run_back(runs, batched, *arguments):
 
 
 def backward_tile(runs: int, envs: int, width: int, room: int) -> Tile:
-    """The smallest of which all blocks have `room` beside each other: a step then takes as long as one block."""
+    """The smallest tile all of whose blocks run concurrently in `room`, so that a step takes as long as one block."""
 
     def blocks(tile):
         return runs * max(envs // tile.rows, 1) * (width // tile.columns)
@@ -254,16 +255,16 @@ def backward_tile(runs: int, envs: int, width: int, room: int) -> Tile:
 
 
 def _room() -> int:
-    """Multiprocessors of the GPU."""
+    """Number of multiprocessors of the GPU."""
     return getattr(jax.local_devices()[0], "core_count", 0)
 
 
 def fused_steps_back(hidden_grad, hidden_state, is_first, kernel, before, inside, tile=BACKWARD[-1], interpret=False):
-    """The last step's derivative as above; then a kernel for each earlier step t, which takes step t + 1's through the
-    product and goes straight on to the gradients of its own hidden units."""
+    """The derivative of the last step as above; then one kernel per earlier step t, which propagates step t + 1 through
+    the product and computes the gradients of step t."""
     time, back = before.shape[0], kernel.T
     here, there, straight = _derive(hidden_grad[-1], jnp.zeros_like(hidden_state), before[-1], inside[-1])
-    at_hidden, at_input = _begin(time - 1, time, hidden_state.shape, (here, there), kernel.dtype, interpret)
+    at_hidden, at_input = _init_arrays(time - 1, time, hidden_state.shape, (here, there), kernel.dtype, interpret)
     carry = (jnp.full(1, time - 2, jnp.int32), straight, at_hidden, at_input)
     call = _over_tiles(_backward_kernel, tile, hidden_state.shape, carry, interpret, in_place=(1, 2, 3))
     flags = is_first.astype(jnp.int32)
@@ -272,15 +273,15 @@ def fused_steps_back(hidden_grad, hidden_state, is_first, kernel, before, inside
         return tuple(call(*carry, hidden_grad, flags, back, before, inside)), None
 
     (_, straight, at_hidden, at_input), _ = jax.lax.scan(body, carry, length=time - 1, unroll=min(8, time - 1))
-    memory_grad = straight + jnp.matmul(at_hidden[0], back, preferred_element_type=jnp.float32)
-    return jnp.where(is_first[0][:, None], 0.0, memory_grad), at_hidden, at_input
+    state_grad = straight + jnp.matmul(at_hidden[0], back, preferred_element_type=jnp.float32)
+    return jnp.where(is_first[0][:, None], 0.0, state_grad), at_hidden, at_input
 
 
-def _backward_kernel(tile, width, t_ref, straight_ref, _at_hidden, _at_input, hidden_grad, is_first, back, before, inside,
-                     t_next, straight_next, at_hidden, at_input):  # fmt: skip
-    """Tile (i, j) of step t: some worlds, some hidden units."""
+def _backward_kernel(tile, width, t_ref, straight_ref, _at_hidden, _at_input, hidden_grad, is_first, back, before,
+                     inside, t_next, straight_next, at_hidden, at_input):  # fmt: skip
+    """Tile (i, j) of step t: some environments, some hidden units."""
     t = t_ref[0]
-    own, parts = _places(tile, width)
+    own, parts = _slices(tile, width)
     units = parts[0]
 
     def multiply(k, total):
@@ -289,11 +290,11 @@ def _backward_kernel(tile, width, t_ref, straight_ref, _at_hidden, _at_input, hi
 
     total = jnp.zeros((tile.rows, tile.columns), jnp.float32)
     total = jax.lax.fori_loop(0, 3 * width // tile.depth, multiply, total)
-    reset_pool = (is_first[t + 1, own] != 0)[:, None]
-    carried = jnp.where(reset_pool, 0.0, straight_ref[own, units] + total)
+    first = (is_first[t + 1, own] != 0)[:, None]
+    carried = jnp.where(first, 0.0, straight_ref[own, units] + total)
     grad = hidden_grad[t, own, units].astype(jnp.float32) + carried
-    made = [inside[t, own, part].astype(jnp.float32) for part in parts]
-    here, there, straight = cell_derivative(grad, before[t, own, units].astype(jnp.float32), *made)
+    saved = [inside[t, own, part].astype(jnp.float32) for part in parts]
+    here, there, straight = cell_derivative(grad, before[t, own, units].astype(jnp.float32), *saved)
     straight_next[own, units] = straight
     for part, at_h, at_x in zip(parts, here, there):
         at_hidden[t, own, part] = at_h.astype(at_hidden.dtype)
@@ -301,42 +302,42 @@ def _backward_kernel(tile, width, t_ref, straight_ref, _at_hidden, _at_input, hi
     t_next[0] = t - 1
 
 
-def _begin(t, time, memory_shape, first, dtype, interpret):
-    """Arrays [time, ...] with step t filled in.  The rest is left as the memory was found: it is all written later."""
+def _init_arrays(t, time, state_shape, first, dtype, interpret):
+    """Arrays [time, ...] with step t written.  The rest stays uninitialised, since later kernels write all of it."""
 
     def kernel(tile, width, *refs):
-        own, parts = _places(tile, width)
+        own, parts = _slices(tile, width)
         for value, array in zip(refs[: len(first)], refs[len(first) :]):
             for part in parts[: array.shape[-1] // width]:
                 array[t, own, part] = value[own, part].astype(dtype)
 
     filled = [jax.ShapeDtypeStruct((time, *x.shape), dtype) for x in first]
-    return _over_tiles(kernel, FORWARD, memory_shape, filled, interpret)(*first)
+    return _over_tiles(kernel, FORWARD, state_shape, filled, interpret)(*first)
 
 
-def _over_tiles(kernel, tile: Tile, memory_shape, made, interpret, in_place=()):
-    """kernel(tile, width, *references) for every tile of some worlds and hidden units, making arrays shaped as `made`.
+def _over_tiles(kernel, tile: Tile, state_shape, outputs, interpret, in_place=()):
+    """kernel(tile, width, *references) for every tile of environments and hidden units; returns arrays like `outputs`.
 
-    Outputs numbered `in_place` are written over the inputs of the same number.
+    Outputs numbered `in_place` alias the inputs of the same number.
     """
-    (envs, width), tuning = memory_shape, {}
+    (envs, width), tuning = state_shape, {}
     tile = tile._replace(rows=min(envs, tile.rows))
-    if not interpret:  # Triton's names are not there when a CPU interprets the kernels
+    if not interpret:  # Triton cannot be imported when a CPU interprets the kernels
         from jax.experimental.pallas import triton
 
         tuning["compiler_params"] = triton.CompilerParams(num_warps=tile.warps, num_stages=tile.stages)
     return pl.pallas_call(
         partial(kernel, tile, width),
         grid=(envs // tile.rows, width // tile.columns),
-        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in made],
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
         input_output_aliases={number: number for number in in_place},
         interpret=interpret,
         **tuning,
     )
 
 
-def _places(tile, width):
-    """This block's worlds, and its hidden units in each of up to four vectors that lie side by side."""
+def _slices(tile, width):
+    """This block's environments, and its hidden units in each of up to four concatenated vectors."""
     first = pl.program_id(1) * tile.columns
     parts = [pl.ds(i * width + first, tile.columns) for i in range(4)]
     return pl.ds(pl.program_id(0) * tile.rows, tile.rows), parts

@@ -1,12 +1,12 @@
-"""The GRU's steps forward as one kernel, for NVIDIA's Hopper GPUs (H100, H200).
+"""The GRU's forward pass (gated recurrent unit) as one kernel, for NVIDIA's Hopper GPUs (H100, H200).
 
-A step is so small that a kernel of its own spends most of its time being launched and fetching the weights.  Here one
-kernel takes all steps.  Each of its blocks keeps the weights of a few hidden units in its shared memory and computes
-those units for some worlds; after every step the blocks of a run hand each other their hidden states through global
-memory.  Within a block two warpgroups compute and a third moves data.
+A step is so small that a kernel per step would spend most of its time on its launch and on loading the weights.  Here
+one kernel runs all steps.  Each block keeps the weights of a few hidden units in shared memory and computes those units
+for some environments; after every step the blocks of a run exchange their hidden states through global memory.  Within
+a block two warpgroups compute and a third moves data.
 
-The blocks of a run wait for each other, so all of them must be running at once: `Layout.runs` says for how many runs
-the chip has room.  More runs than that follow one after the other within the kernel.
+The blocks of a run synchronise, so all of them must be resident at once: `Layout.runs` is the number of runs that fit
+on the chip.  Further runs follow sequentially within the kernel.
 """
 
 from functools import cache
@@ -17,29 +17,29 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as gpu
 
-ROWS = 64  # worlds of one product, as the tensor cores have it
-DEPTH = 64  # of the product's inner axis, at a time
+ROWS = 64  # environments per product, given by the tensor cores
+DEPTH = 64  # elements of the product's inner axis per iteration
 COMPUTING = 2  # warpgroups; the one after them moves data
-WEIGHTS_AND_SLOTS = 28 * ROWS * DEPTH * 2  # bytes of shared memory, just under what a block can have
+WEIGHTS_AND_SLOTS = 28 * ROWS * DEPTH * 2  # bytes of shared memory, just below the limit of a block
 
 
 class Layout(NamedTuple):
-    """Who computes what."""
+    """How the work is divided into blocks."""
 
-    units: int  # hidden units of a block
-    groups: int  # of ROWS worlds, in turn
-    slots: int  # parts of the hidden states that a block holds at a time, at least two
-    runs: int  # at once
+    units: int  # hidden units per block
+    groups: int  # groups of ROWS environments per block, in turn
+    slots: int  # chunks of the hidden states that a block holds at a time, at least two
+    runs: int  # concurrent runs
 
     @property
     def own(self) -> int:
-        """Hidden units of a warpgroup."""
+        """Hidden units per warpgroup."""
         return self.units // COMPUTING
 
 
 def layout(runs: int, envs: int, width: int, multiprocessors: int) -> Layout | None:
-    """The most spread out that has room for all runs, else the densest; None where no block would fit."""
-    found = None
+    """The layout with the smallest blocks that fits all runs, else the one with the largest; None if none fits."""
+    best = None
     for units, groups, slots in ((32, 1, 8), (64, 1, 4), (64, 2, 4)):
         blocks = envs // (ROWS * groups) * (width // units)
         chunks = width // DEPTH
@@ -48,34 +48,34 @@ def layout(runs: int, envs: int, width: int, multiprocessors: int) -> Layout | N
         if not (fits and divides) or blocks > multiprocessors:
             continue
         at_once = multiprocessors // blocks
-        found = Layout(units, groups, min(slots, chunks), min(runs, at_once))
+        best = Layout(units, groups, min(slots, chunks), min(runs, at_once))
         if at_once >= runs:
             break
-    return found
+    return best
 
 
 @cache
 def multiprocessors() -> int:
-    """Of the GPU, if it is one that these kernels are for and this JAX, from 0.11 on, can write them; else 0."""
+    """Number of multiprocessors if GPU and JAX (0.11 or later) support this kernel, else 0."""
     device = jax.local_devices()[0]
     hopper = device.platform == "gpu" and str(getattr(device, "compute_capability", "")).startswith("9.")
     return device.core_count if hopper and hasattr(gpu, "InterpretGPUParams") else 0
 
 
 def steps(gates, hidden_state, is_first, input_bias, kernel, bias):
-    """As `gru.scan_steps`, for one run; a population's runs share one kernel."""
+    """Like `gru.scan_steps` for one run; under `vmap` all runs share one kernel."""
     return _one_run(gates, hidden_state, 1.0 - is_first, input_bias, kernel, bias)
 
 
 @jax.custom_batching.custom_vmap
 def _one_run(*arguments):
-    return [made[0] for made in population_steps(*[x[None] for x in arguments])]
+    return [output[0] for output in population_steps(*[x[None] for x in arguments])]
 
 
 @_one_run.def_vmap
 def _every_run(runs, batched, *arguments):
-    whole = [x if is_batched else jnp.broadcast_to(x, (runs, *x.shape)) for x, is_batched in zip(arguments, batched)]
-    return population_steps(*whole), [True] * 3
+    arrays = [x if is_batched else jnp.broadcast_to(x, (runs, *x.shape)) for x, is_batched in zip(arguments, batched)]
+    return population_steps(*arrays), [True] * 3
 
 
 def population_steps(
@@ -85,20 +85,20 @@ def population_steps(
     (runs, time, envs, _), width = gates.shape, hidden_state.shape[-1]
     plan = plan or layout(runs, envs, width, multiprocessors())
     assert plan is not None
-    made = [jax.ShapeDtypeStruct((runs, time, envs, times * width), jnp.bfloat16) for times in (1, 1, 4)]
-    # for each block, for each of its warpgroups, for each gate: that warpgroup's units
+    outputs = [jax.ShapeDtypeStruct((runs, time, envs, times * width), jnp.bfloat16) for times in (1, 1, 4)]
+    # per block, per warpgroup, per gate: the warpgroup's units
     shape = (runs, width, 3, width // plan.units, COMPUTING, plan.own)
     kernel = kernel.reshape(shape).transpose(0, 3, 4, 2, 5, 1).reshape(runs, -1, 3 * plan.units, width)
     given = (gates, hidden_state, hidden_state.astype(jnp.bfloat16), keep, input_bias, kernel, bias)
-    return _kernel(plan, made, interpret)(*given)
+    return _kernel(plan, outputs, interpret)(*given)
 
 
-def _kernel(plan: Layout, made, interpret):
-    runs, time, envs, width = made[0].shape
+def _kernel(plan: Layout, outputs, interpret):
+    runs, time, envs, width = outputs[0].shape
     passes, chunks = -(-runs // plan.runs), width // DEPTH
     grid = {"run": plan.runs, "rows": envs // (ROWS * plan.groups), "units": width // plan.units}
     cluster = {}
-    if interpret is not None:  # the interpreter knows no semaphores; there a run's blocks are a cluster
+    if interpret is not None:  # the interpreter has no semaphores; there a run's blocks form a cluster
         cluster = {"units": grid.pop("units")}
 
     def body(*references, cluster_barriers=None, **scratch):
@@ -109,11 +109,11 @@ def _kernel(plan: Layout, made, interpret):
         block = Block(plan, others, **scratch)
         block.begin()
 
-        def one_pass(number, _):
+        def run_pass(number, _):
             run = number * plan.runs + jax.lax.axis_index("run")
             pl.when(run < runs)(lambda: _one_run_of_a_block(block, plan, run, time, width, *references))
 
-        jax.lax.fori_loop(0, passes, one_pass, None)
+        jax.lax.fori_loop(0, passes, run_pass, None)
         block.end()
 
     halves = (8, DEPTH), 2 * DEPTH
@@ -125,7 +125,7 @@ def _kernel(plan: Layout, made, interpret):
 
     return gpu.kernel(
         body,
-        out_type=made,
+        out_type=outputs,
         grid=tuple(grid.values()),
         grid_names=tuple(grid),
         cluster=tuple(cluster.values()),
@@ -135,7 +135,7 @@ def _kernel(plan: Layout, made, interpret):
         compiler_params=gpu.CompilerParams(approx_math=True, reduction_scratch_bytes=0),
         scratch_types={
             "weights": shared((chunks, 3 * plan.units, DEPTH), *halves),
-            # what a step makes is laid out for its transport where what it read has been
+            # the outputs of a step are staged where its inputs were
             "buffer": gpu.RefUnion(
                 shared((plan.slots, ROWS, DEPTH), *halves), shared((COMPUTING, ROWS, plan.own), *staged)
             ),
@@ -153,31 +153,31 @@ def _kernel(plan: Layout, made, interpret):
 
 def _one_run_of_a_block(block, plan, run, time, width, gates, hidden_state, first, keep, input_bias, kernel, bias,
                         hidden, before, inside):  # fmt: skip
-    """All steps of one run: this block's hidden units, for its groups of worlds in turn."""
+    """All steps of one run: this block's hidden units, for its groups of environments in turn."""
     member, row_block = jax.lax.axis_index("units"), jax.lax.axis_index("rows")
     groups = [row_block * plan.groups + i for i in range(plan.groups)]
-    worlds = [pl.ds(group * ROWS, ROWS) for group in groups]
+    group_rows = [pl.ds(group * ROWS, ROWS) for group in groups]
     shape = (ROWS, plan.own)
 
     def parts(warpgroup):
-        """A warpgroup's units in each of up to four vectors that lie side by side."""
+        """A warpgroup's units in each of up to four concatenated vectors."""
         return [pl.ds(i * width + member * plan.units + warpgroup * plan.own, plan.own) for i in range(4)]
 
     @block.moves
     def _():
         def publish(t, i):
-            block.publish(lambda w: hidden.at[run, t, worlds[i], parts(w)[0]])
+            block.publish(lambda w: hidden.at[run, t, group_rows[i], parts(w)[0]])
             block.others.arrive(i, run, groups[i])
 
         block.read_weights(lambda part: kernel.at[run, member, :, part])
         for i in range(plan.groups):
-            block.fetch(first.at[run, worlds[i]])
+            block.fetch(first.at[run, group_rows[i]])
             publish(0, i)
 
         def step(t, _):
             for i in range(plan.groups):
                 block.others.wait(i, run, groups[i], t)
-                block.fetch(hidden.at[run, t - 1, worlds[i]])
+                block.fetch(hidden.at[run, t - 1, group_rows[i]])
                 publish(t, i)
 
         jax.lax.fori_loop(1, time, step, None)
@@ -190,28 +190,28 @@ def _one_run_of_a_block(block, plan, run, time, width, gates, hidden_state, firs
         units = mine[0]
 
         def step(t, h, rows):
-            # asked for before the product, these have come when it is done
+            # loads issued before the product overlap with it
             given = [_load(gates.at[run, t, rows, part]) for part in mine[:3]]
             kept = _along(keep.at[run, t, rows], shape, 0)
             x = [v.astype(jnp.float32) + _along(input_bias.at[run, p], shape, 1) for v, p in zip(given, mine)]
             product = block.multiply()
             from_hidden = [kept * product[:, i * plan.own : (i + 1) * plan.own] for i in range(3)]
             h = kept * h
-            after, made = _cell_gates(h, x, from_hidden, _along(bias.at[run, units], shape, 1))
+            after, saved = _cell_gates(h, x, from_hidden, _along(bias.at[run, units], shape, 1))
             block.stage(after)
             before[run, t, rows, units] = h.astype(before.dtype)
-            for part, value in zip(mine, made):
+            for part, value in zip(mine, saved):
                 inside[run, t, rows, part] = value.astype(inside.dtype)
             return after
 
         gpu.barrier_wait(block.loaded)
-        states = [_load(hidden_state.at[run, rows, units]) for rows in worlds]
-        jax.lax.fori_loop(0, time, lambda t, states: [step(t, *one) for one in zip(states, worlds)], states)
+        states = [_load(hidden_state.at[run, rows, units]) for rows in group_rows]
+        jax.lax.fori_loop(0, time, lambda t, states: [step(t, h, rows) for h, rows in zip(states, group_rows)], states)
         gpu.barrier_arrive(block.done)
 
 
 class Block:
-    """What the warpgroups of one block share, and how they take turns."""
+    """Shared memory and synchronisation of the warpgroups of one block."""
 
     def __init__(self, plan, others, weights, buffer, loaded, full, consumed, multiplied, staged, done):
         self.plan, self.others = plan, others
@@ -241,7 +241,7 @@ class Block:
                 gpu.barrier_wait(self.consumed.at[slot])
             gpu.barrier_wait(self.done)
 
-    # ---- by the warpgroup that moves data
+    # ---- the warpgroup that moves data
 
     def read_weights(self, source):
         gpu.barrier_wait(self.done)
@@ -255,16 +255,16 @@ class Block:
             part = states.at[:, pl.ds(k * DEPTH, DEPTH)]
             gpu.copy_gmem_to_smem(part, self.slots.at[slot], self.full.at[slot])
 
-    def publish(self, place):
+    def publish(self, destination):
         gpu.barrier_wait(self.staged)
         for warpgroup in range(COMPUTING):
-            gpu.copy_smem_to_gmem(self.staging.at[warpgroup], place(warpgroup))
+            gpu.copy_smem_to_gmem(self.staging.at[warpgroup], destination(warpgroup))
         gpu.wait_smem_to_gmem(0)
 
-    # ---- by those that compute
+    # ---- the warpgroups that compute
 
     def multiply(self):
-        """The hidden states that are being fetched times this warpgroup's weights."""
+        """The product of the fetched hidden states with this warpgroup's weights."""
         columns = self.weights.shape[1] // COMPUTING
         own = pl.ds(self.warpgroup * columns, columns)
 
@@ -273,16 +273,16 @@ class Block:
                 slot = k % self.plan.slots
                 gpu.barrier_wait(self.full.at[slot])
                 gpu.wgmma(sums, self.slots.at[slot], gpu.transpose_ref(self.weights.at[k, own], (1, 0)))
-                if k:  # a product is done when the next has been started
+                if k:  # a product is complete once the next has started
                     gpu.barrier_arrive(self.consumed.at[(k - 1) % self.plan.slots])
-            found = sums[...]
+            total = sums[...]
             gpu.barrier_arrive(self.consumed.at[(self.chunks - 1) % self.plan.slots])
-            return found
+            return total
 
-        found = pl.run_scoped(product, gpu.WGMMAAccumulatorRef((ROWS, columns), jnp.float32))
-        gpu.barrier_arrive(self.multiplied)  # both are: what they read may be written over
+        total = pl.run_scoped(product, gpu.WGMMAAccumulatorRef((ROWS, columns), jnp.float32))
+        gpu.barrier_arrive(self.multiplied)  # both products are complete, so their inputs may be overwritten
         gpu.barrier_wait(self.multiplied)
-        return found
+        return total
 
     def stage(self, states):
         self.staging[self.warpgroup] = states.astype(self.staging.dtype)
@@ -291,7 +291,7 @@ class Block:
 
 
 class Semaphores:
-    """The blocks of a run and a group of worlds wait for each other, wherever on the chip they are."""
+    """Synchronises the blocks of one run and group of environments across the chip."""
 
     def __init__(self, shape, members: int):
         self.counts, self.members = pl.get_global(gpu.SemaphoreType.REGULAR(shape)), members
@@ -304,7 +304,7 @@ class Semaphores:
 
 
 class Cluster:
-    """The same by barriers, for the interpreter."""
+    """The same with cluster barriers, for the interpreter."""
 
     def __init__(self, barriers, groups: int):
         self.of_group = [barriers.at[i] for i in range(groups)]
@@ -325,14 +325,14 @@ def _load(reference):
 
 
 def _along(reference, shape, axis):
-    """A vector, repeated over the other axis of `shape`."""
+    """A vector broadcast over the other axis of `shape`."""
     layout = gpu.Layout.WGMMA.reduce(1 - axis)
     vector = gpu.load(reference, layout=layout, optimized=False)  # pyright: ignore[reportCallIssue] JAX 0.10's
     return jax.lax.broadcast_in_dim(vector, shape, (axis,))
 
 
 def _cell_gates(h, from_input, from_hidden, bias):
-    """`gru.cell_gates` by exponentials alone, which is what the kernel language has."""
+    """`gru.cell_gates` with exponentials only, since Mosaic GPU lacks sigmoid and tanh."""
 
     def sigmoid(x):
         return 1.0 / (1.0 + jnp.exp(-x))

@@ -1,4 +1,4 @@
-"""The paper's agent: embedding → GRU → actor and critic heads, over sequences and over single steps."""
+"""The paper's agent: embedding → GRU (gated recurrent unit) → actor and critic heads, over sequences or steps."""
 
 import functools
 import itertools
@@ -15,12 +15,12 @@ from perepisode.training.gru import cell, gru
 
 Weights = jax.Array | np.ndarray  # on a device, or drawn on the host
 Dense = tuple[Weights, Weights]  # kernel, bias
-ALIGNED = 64  # long input vectors are filled up to a multiple of this
+ALIGNED = 64  # long input vectors are padded to a multiple of this
 
 
 @pytree
 class Params:
-    """All weights, float32.  One embedding kernel for each of the world's feature vectors, and one for ν(R_acc)."""
+    """All weights, float32.  One embedding kernel per feature vector of the environment, and one for ν(R_acc)."""
 
     embedding: tuple[Weights, ...]
     embedding_bias: Weights
@@ -32,44 +32,44 @@ class Params:
 
 @pytree
 class PaddedFeatures:
-    """ν(R_acc) of agents that are told unequally much, filled up with zeros to the most, on a CPU.
+    """ν(R_acc) of agents with accrued observations of different lengths, zero-padded to the longest, on a CPU.
 
-    Zeros add nothing, but how a CPU's product orders its sums depends on its length, and a run would be rounded
-    otherwise than alone.  So each run's product has the run's own length.
+    The zeros add nothing, but the summation order of a CPU's product depends on its length, so that a padded run would
+    round differently than alone.  Each run's product therefore uses the run's own length.
     """
 
-    values: jax.Array  # float32[..., the most]
-    which: jax.Array  # int8[...], of `lengths`: the same for all of one run
+    values: jax.Array  # float32[..., longest]
+    which: jax.Array  # int8[...]: index into `lengths`, constant within a run
     lengths: tuple[int, ...] = static()
 
 
-def filled(values: jax.Array, which: jax.Array, lengths: tuple[int, ...]) -> jax.Array | PaddedFeatures:
-    """What mixed agents are told; on an accelerator the zeros are inputs like all others, and cost nothing."""
+def pad_features(values: jax.Array, which: jax.Array, lengths: tuple[int, ...]) -> jax.Array | PaddedFeatures:
+    """Accrued observations of different lengths; on an accelerator the padding is ordinary input and costs nothing."""
     return PaddedFeatures(values, which, lengths) if jax.default_backend() == "cpu" else values
 
 
 @functools.cache
 def env_input_sizes(env: Environment) -> tuple[int, ...]:
-    """Widths of the world's feature vectors."""
+    """Widths of the environment's feature vectors."""
     encoded = jax.eval_shape(lambda key: env.encode(env.observe(env.reset(key))), jax.random.key(0))
     return tuple(vector.shape[-1] for vector in encoded)
 
 
 def input_sizes(env: Environment, extra: int) -> tuple[int, ...]:
-    """Widths of the world's feature vectors, then of the objective's own features if it has any."""
+    """Widths of the environment's feature vectors, then of the accrued observation if there is one."""
     return (*env_input_sizes(env), extra) if extra else env_input_sizes(env)
 
 
 def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int) -> Params:
     """Orthogonal weights, zero biases; gains √2 (embedding), 2 (hidden head layers), 0.01 (logits), 1 (value).
 
-    Drawn on the host by NumPy: the same weights on every device, and XLA's CPU backend can deadlock on the batched
-    QR decompositions that a vmapped orthogonal initialiser makes.
+    Drawn on the host by NumPy: every device gets the same weights, and XLA's CPU backend can deadlock on the batched
+    QR decompositions of a vmapped orthogonal initialiser.
     """
     random = np.random.default_rng(seed)
     embedding = _orthogonal(random, (sum(sizes), hidden), 2.0**0.5)
     borders = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-    # each gate's weights are drawn by themselves, so that its scale comes from its own fan-in
+    # each gate is drawn separately, so that its scale follows from its own fan-in
     incoming = [random.normal(size=(hidden, hidden)) / hidden**0.5 for _ in range(3)]
     recurrent = [_orthogonal(random, (hidden, hidden), 1.0) for _ in range(3)]
     params = Params(
@@ -84,23 +84,24 @@ def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int) -> Params
 
 
 def widen(params: Params, env: Environment, extra: int) -> Params:
-    """One run's weights with `extra` inputs for what it is told: those it does not have get weights of zero."""
-    shown, own = env_input_sizes(env), params.embedding
-    told = own[-1] if len(own) > len(shown) else np.zeros((0, own[0].shape[-1]), np.float32)
-    if extra == len(told):
+    """One run's weights with `extra` accrued inputs; the inputs it does not have get zero weights."""
+    env_vectors, kernels = len(env_input_sizes(env)), params.embedding
+    accrued = kernels[-1] if len(kernels) > env_vectors else np.zeros((0, kernels[0].shape[-1]), np.float32)
+    if extra == len(accrued):
         return params
-    told = np.concatenate([told, np.zeros((extra - len(told), told.shape[-1]), np.float32)])
-    return replace(params, embedding=(*own[: len(shown)], told))
+    accrued = np.concatenate([accrued, np.zeros((extra - len(accrued), accrued.shape[-1]), np.float32)])
+    return replace(params, embedding=(*kernels[:env_vectors], accrued))
 
 
 def narrow(params: Params, env: Environment, extra: int) -> Params:
-    """`widen` undone: one run's weights as they are alone."""
-    shown, own = len(env_input_sizes(env)), params.embedding
-    return replace(params, embedding=(*own[:shown], own[-1][:extra]) if extra else own[:shown])
+    """The inverse of `widen`: one run's weights without padding."""
+    env_vectors, kernels = len(env_input_sizes(env)), params.embedding
+    embedding = kernels[:env_vectors]
+    return replace(params, embedding=(*embedding, kernels[-1][:extra]) if extra else embedding)
 
 
 def cast(params: Params, precision: str) -> Params:
-    """The same weights with kernels in the products' precision: done once, it saves a conversion at every step."""
+    """The weights with kernels cast to the products' precision once, instead of at every step."""
     return jax.tree.map(lambda x: _cast(x, precision) if x.ndim > 1 else x, params)
 
 
@@ -112,9 +113,9 @@ def sequence(
     observation: Observation,  # [time, env, ...]
     features: jax.Array | PaddedFeatures,  # float32[time, env, extra]
     precision: str,
-    blank: tuple[jax.Array, ...] = (),  # as `blanks` makes them
+    blank: tuple[jax.Array, ...] = (),  # from `scratch_buffers`
 ) -> tuple[jax.Array, jax.Array]:
-    """Logits [time, env, action] and values [time, env] of a rollout.  Memory is cleared where an episode starts."""
+    """Logits [time, env, action] and values [time, env] of a rollout; an episode starts with a hidden state of zero."""
     apart = jax.default_backend() == "cpu"
     gates = _input_gates(params, env, observation, features, precision, blank, apart)
     with jax.named_scope("recurrence"):
@@ -122,12 +123,12 @@ def sequence(
     return _heads(params, hidden, precision)
 
 
-def blanks(env: Environment, observation: Observation, rows: int, precision: str) -> tuple[jax.Array, ...]:
-    """Zeros [rows, size] for each of the world's vectors of a few ones.
+def scratch_buffers(env: Environment, observation: Observation, rows: int, precision: str) -> tuple[jax.Array, ...]:
+    """Zeros [rows, size] for each sparse feature vector of the environment.
 
-    The kernel's gradient is a product with the dense vector.  To write its ones and take them away again is quicker
-    than to clear all of it for every minibatch, so these arrays are handed on from one to the next: the gradient with
-    respect to them, which is zero, is the array itself.
+    The kernel's gradient is a product with the dense vector.  Writing its ones and erasing them again is faster than
+    clearing the whole array for every minibatch, so the minibatches pass these arrays on: their gradient, which is
+    zero, is the array itself.
     """
     encoded = jax.eval_shape(env.encode, observation)
     return tuple(
@@ -144,7 +145,7 @@ def step(
     features: jax.Array | PaddedFeatures,
     precision: str,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Logits, values and the next memory of one step; the same arithmetic as `sequence`."""
+    """Logits, values and the next hidden state of one step; the same arithmetic as `sequence`."""
     gates = _input_gates(params, env, observation, features, precision)
     hidden_state = jnp.where(is_first[:, None], 0.0, hidden_state)
     kernel, bias = params.gru_hidden
@@ -154,17 +155,17 @@ def step(
 
 @jax.named_scope("products")
 def _input_gates(params, env, observation, features, precision, blank=(), apart=False):
-    """Everything before the recurrence, for all steps at once, but for the gates' bias.
+    """Everything before the recurrence for all steps at once, except the gates' bias.
 
-    An embedding of several vectors is a sum of products.  The dense vectors are put side by side and written out: one
-    large product is faster than several, and in learning the backward pass finds them again.
+    The embedding of several vectors is a sum of products.  The dense vectors are concatenated and materialised: one
+    large product is faster than several, and the backward pass reuses the result.
     """
     vectors = (*env.encode(observation, dtype=_dtype(precision)), features)
-    # an objective without features has no kernel for them, and `zip` leaves them out
+    # without an accrued observation there is no kernel for it, and `zip` drops it
     pairs = list(zip(vectors, params.embedding))
     hot = [(v.index, kernel) for v, kernel in pairs if isinstance(v, SparseOneHot)]
-    rows = [(*own, zeros) for own, zeros in zip(hot, blank)] if blank else hot
-    products = [(_rows_of if blank else _add_rows)(precision, *own) for own in rows]
+    rows = [(*pair, zeros) for pair, zeros in zip(hot, blank)] if blank else hot
+    products = [(_rows_of if blank else _add_rows)(precision, *pair) for pair in rows]
     dense = [(v, kernel) for v, kernel in pairs if not isinstance(v, SparseOneHot)]
     if dense:
         products.append(_dense(dense, precision, apart))
@@ -173,49 +174,49 @@ def _input_gates(params, env, observation, features, precision, blank=(), apart=
 
 
 def _dense(pairs, precision, apart):
-    """The product of dense vectors, put side by side, with their kernels.
+    """The product of the concatenated dense vectors with their kernels.
 
-    `apart`: compiled by itself, because what is compiled with it decides in which order a CPU adds.
+    `apart` isolates it from the surrounding computation, which would otherwise affect a CPU's summation order.
     """
 
     def product(length, vectors, kernels):
-        """With so many of the last vector's inputs."""
+        """Uses the first `length` inputs of the last vector."""
         vectors, kernels = [*vectors[:-1], vectors[-1][..., :length]], [*kernels[:-1], kernels[-1][:length]]
-        return _dot(*_side_by_side(list(zip(vectors, kernels)), precision), precision).astype(jnp.float32)
+        return _dot(*_concatenate(list(zip(vectors, kernels)), precision), precision).astype(jnp.float32)
 
     vectors, kernels = map(list, zip(*pairs))
-    told, lengths, which = vectors[-1], (None,), jnp.int8(0)
-    if isinstance(told, PaddedFeatures):
-        vectors[-1] = told.values
+    features, lengths, which = vectors[-1], (None,), jnp.int8(0)
+    if isinstance(features, PaddedFeatures):
+        vectors[-1] = features.values
         others = sum(v.shape[-1] for v in vectors[:-1])
-        if len({_whole(others + length) for length in told.lengths}) > 1:
-            lengths, which = told.lengths, told.which.ravel()[0]
+        if len({_padded(others + length) for length in features.lengths}) > 1:
+            lengths, which = features.lengths, features.which.ravel()[0]
     branches: list[Callable] = [functools.partial(product, length) for length in lengths]
-    if apart:  # a second branch, never taken, keeps the first from being dissolved into its surroundings
+    if apart:  # a second branch, never taken, keeps XLA from fusing the first into its surroundings
         branches.append(lambda *operands: jnp.zeros_like(branches[0](*operands)))
         which = jax.lax.optimization_barrier(which)
     return jax.lax.switch(which, branches, vectors, kernels)
 
 
-def _whole(width: int) -> int:
-    """Long vectors are filled up to whole memory lines, which the fastest products ask for."""
+def _padded(width: int) -> int:
+    """Long vectors are padded to whole memory lines, which the fastest products require."""
     return width + -width % ALIGNED if width > 8 * ALIGNED else width
 
 
-def _side_by_side(pairs, precision):
-    """One vector and one kernel, filled up with zeros."""
+def _concatenate(pairs, precision):
+    """One vector and one kernel, padded with zeros."""
     vectors, kernels = zip(*pairs)
     width = sum(v.shape[-1] for v in vectors)
-    missing = _whole(width) - width
+    missing = _padded(width) - width
     vectors = [*(_cast(v, precision) for v in vectors), jnp.zeros((*vectors[0].shape[:-1], missing), _dtype(precision))]
     kernels = [*kernels, jnp.zeros((missing, kernels[0].shape[-1]), kernels[0].dtype)]
-    # without the barrier each product would make the vectors anew, element by element, inside a slower product
+    # without the barrier XLA fuses the concatenation into each product, which makes the product slower
     return jax.lax.optimization_barrier(jnp.concatenate(vectors, axis=-1)), jnp.concatenate(kernels)
 
 
 @jax.named_scope("products")
 def _heads(params, hidden, precision):
-    """Actor and critic; their first layers read the same input, so they are one product."""
+    """Actor and critic; their first layers share the input and are computed as one product."""
     (actor_in, critic_in) = params.actor[0], params.critic[0]
     kernel, bias = (jnp.concatenate(both, axis=-1) for both in zip(actor_in, critic_in))
     first = _relu_layer(hidden, kernel, bias, precision)
@@ -232,7 +233,7 @@ def _relu_layer(x, kernel, bias, precision):
     return _cast(jax.nn.relu(_dot(x, kernel, precision).astype(jnp.float32) + bias), precision)
 
 
-# ---- pieces -------------------------------------------------------------------------------------------------
+# ---- layers -------------------------------------------------------------------------------------------------
 
 
 def _dtype(precision: str):
@@ -244,7 +245,7 @@ def _cast(x: Weights, precision: str) -> jax.Array:
 
 
 def _multiply(precision: str, x: jax.Array, kernel: jax.Array, dtype) -> jax.Array:
-    """Product of the last axis, operands in the chosen precision, sums in float32, result in `dtype`."""
+    """Product over the last axis: operands in `precision`, sums in float32, result in `dtype`."""
     return jnp.matmul(_cast(x, precision), _cast(kernel, precision), preferred_element_type=dtype)
 
 
@@ -260,7 +261,7 @@ def _product_save(precision, x, kernel):
 
 
 def _product_backward(precision, saved, grad):
-    """Both products in the chosen precision too; the weights' gradient is kept in float32."""
+    """Both products use `precision` too; the kernel's gradient stays in float32."""
     x, kernel, like = saved
     leading = tuple(range(x.ndim - 1))
     kernel_grad = jax.lax.dot_general(x, grad, ((leading, leading), ((), ())), preferred_element_type=jnp.float32)
@@ -272,12 +273,12 @@ _product.defvjp(_product_save, _product_backward)
 
 
 def _dot(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
-    """Product of the last axis, in the chosen precision: half the bytes of float32, where it is bf16."""
+    """Product over the last axis in `precision`; bf16 halves the memory traffic of float32."""
     return _product(precision, x, kernel)
 
 
 def _add_rows(precision: str, index: jax.Array, kernel: jax.Array, blank: jax.Array | None = None) -> jax.Array:
-    """Sum of the kernel's rows at `index` [..., ones], in float32; indices beyond it add nothing."""
+    """Sum of the kernel's rows at `index` [..., ones] in float32; out-of-range indices add nothing."""
     rows = _cast(kernel, precision).at[index.astype(jnp.int32)].get(mode="fill", fill_value=0)
     return rows.astype(jnp.float32).sum(axis=-2)
 
@@ -290,30 +291,30 @@ def _add_rows_save(precision, index, kernel, blank):
 
 
 def _add_rows_backward(precision, saved, grad):
-    """As a product with the dense vector: a scatter of thousands of rows into few would wait on its own atomics."""
+    """A product with the dense vector, because scattering thousands of rows into few contends on atomics."""
     index, like, blank = saved
-    hot = SparseOneHot(index, blank.shape[1])
-    dense = hot.write(blank, 1)
+    vector = SparseOneHot(index, blank.shape[1])
+    dense = vector.write(blank, 1)
     grad = _cast(grad, precision).reshape(blank.shape[0], -1)
     kernel_grad = jax.lax.dot_general(dense, grad, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32)
-    # the barrier: nothing is taken away before the product has read it, and no copy of it need be made
+    # the barrier orders the erasure after the product has read the array, which avoids a copy
     dense, kernel_grad = jax.lax.optimization_barrier((dense, kernel_grad))
-    return None, kernel_grad.astype(like.dtype), hot.write(dense, 0)
+    return None, kernel_grad.astype(like.dtype), vector.write(dense, 0)
 
 
 _rows_of.defvjp(_add_rows_save, _add_rows_backward)
 
 
 def _orthogonal(random: np.random.Generator, shape: tuple[int, int], gain: float) -> np.ndarray:
-    """Uniform over matrices with orthonormal columns (rows, where there are fewer of them)."""
+    """Uniform over matrices with orthonormal columns, or rows if there are fewer of them."""
     rows, columns = shape
     tall = random.normal(size=(max(shape), min(shape)))
     if max(shape) > 4 * min(shape):
-        # far from square the Gram matrix is well conditioned, and its Cholesky factor is QR's R at a tenth of the time
+        # far from square, the Gram matrix is well conditioned and its Cholesky factor is QR's R in a tenth of the time
         q = np.linalg.solve(np.linalg.cholesky(tall.T @ tall), tall.T).T
     else:
         q, r = np.linalg.qr(tall)
-        q = q * np.sign(np.diag(r))  # makes the decomposition unique, and so the draw uniform
+        q = q * np.sign(np.diag(r))  # makes the decomposition unique and hence the distribution uniform
     return gain * (q if rows >= columns else q.T)
 
 

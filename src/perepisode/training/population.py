@@ -1,6 +1,6 @@
-"""A population: independent runs that share structure and train in one program, on a leading axis.
+"""A population: independent runs of the same structure, trained in one program along a leading axis.
 
-Here lives the order of the environment stack: reset → step → count → accrue → enforce → record.
+Defines the order of the environment stack: reset → step → count → accrue → enforce → record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,56 +20,56 @@ from perepisode.runs import Run
 
 @pytree
 class CostSpec:
-    """How a run is charged for what happened: on which dilemma, by which detector, once a step or by count."""
+    """How a run is charged for violations: of which dilemma, by which detector, once per step or per violation."""
 
     dilemma: jax.Array  # int32
-    by_paper: jax.Array  # bool
-    once: jax.Array  # bool
+    paper_detector: jax.Array  # bool
+    per_step: jax.Array  # bool
 
     def __call__(self, outcome: Outcome) -> jax.Array:
-        count = jnp.where(self.by_paper, outcome.paper_violations, outcome.violations)[self.dilemma]
-        return jnp.where(self.once, jnp.minimum(count, 1), count).astype(jnp.float32)
+        count = jnp.where(self.paper_detector, outcome.paper_violations, outcome.violations)[self.dilemma]
+        return jnp.where(self.per_step, jnp.minimum(count, 1), count).astype(jnp.float32)
 
 
 @pytree
 class Population:
-    """The runs' numbers, each with a leading run axis.  Runs of one kind stand side by side."""
+    """The traced values of all runs, with a leading run axis.  Runs of one kind are adjacent."""
 
-    keys: jax.Array  # run keys of the episodes
-    learner_keys: jax.Array  # of the minibatch orders
+    keys: jax.Array  # per run, of its episodes
+    learner_keys: jax.Array  # per run, of its minibatch permutations
     gamma: jax.Array
     cost_spec: CostSpec
-    objectives: tuple[Objective, ...]  # one stack for each kind present
-    sizes: tuple[int, ...] = static()  # runs in each stack
-    enforces: bool = static(default=True)  # False when judging: no objective ends an episode then
+    objectives: tuple[Objective, ...]  # one stacked objective per kind of run
+    sizes: tuple[int, ...] = static()  # number of runs per stack
+    enforces: bool = static(default=True)  # False in evaluation: objectives do not end episodes
 
-    def each(self, function, *trees):
-        """function(objective, *slices) for every run, results on one run axis again."""
-        return _join(self._by_stack(lambda o, _, *slices: function(o, *slices), [None] * len(self.sizes), trees))
+    def map_runs(self, function, *trees):
+        """function(objective, *slices) for every run; results are concatenated along the run axis."""
+        return _join(self._by_stack(lambda o, _, *slices: function(o, *slices), trees=trees))
 
-    def each_dual(self, function, duals, *trees):
-        """function(objective, dual, *slices) for every run; results stay stack by stack, as the duals do."""
+    def map_duals(self, function, duals, *trees):
+        """function(objective, dual, *slices) for every run; results stay one tree per stack, like the duals."""
         return self._by_stack(function, duals, trees, each_run)
 
-    def joined(self, function, duals, *trees):
-        """`each_dual` with the results on one run axis."""
+    def map_with_dual(self, function, duals, *trees):
+        """`map_duals` with results concatenated along the run axis."""
         return _join(self._by_stack(function, duals, trees))
 
     @property
     def accrued_obs_sizes(self) -> tuple[int, ...]:
-        """How many inputs tell each run's agent what it has accrued."""
+        """The length of each run's accrued observation."""
 
         def features(members):
-            return members._by_stack(lambda o, _: o.features(Accrued.nothing(), shown=1), [None] * len(self.sizes), ())
+            return members._by_stack(lambda o, _: o.features(Accrued.zeros(), env_inputs=1))
 
         return tuple(stack.shape[-1] for stack in jax.eval_shape(features, self) for _ in range(stack.shape[0]))
 
     def init_duals(self):
-        return self._by_stack(lambda o, _: o.init_dual(), [None] * len(self.sizes), ())
+        return self._by_stack(lambda o, _: o.init_dual())
 
-    def _by_stack(self, function, duals, trees, mapped=jax.vmap):
+    def _by_stack(self, function, duals=None, trees=(), mapped=jax.vmap):
         results, start = [], 0
-        for objective, dual, size in zip(self.objectives, duals, self.sizes):
+        for objective, dual, size in zip(self.objectives, duals or [None] * len(self.sizes), self.sizes):
             slices = jax.tree.map(lambda x, a=start, b=start + size: x[a:b], trees)
             results.append(mapped(function, axis_size=size)(objective, dual, *slices))
             start += size
@@ -77,11 +77,11 @@ class Population:
 
 
 def each_run(function, axis_size: int):
-    """`jax.vmap` over runs, for what adds up over steps and worlds.
+    """`jax.vmap` over runs, for functions that sum over steps and environments.
 
-    On a CPU one run after the other: the order of sums, and so their rounding, would depend on how many runs there are,
-    and a member of a population must be what it is alone, to the bit.  It takes no longer: a core does one thing at a
-    time anyway.  The loop's length and operands are hidden from the compiler, which would treat one run differently.
+    On a CPU the runs are processed sequentially: under vmap the summation order, and hence the rounding, depends on the
+    number of runs, whereas a member of a population must equal the same run alone bit for bit.  This costs no time
+    on a CPU.  Barriers hide the loop's length and operands from the compiler, which would specialise a single run.
     """
     if jax.default_backend() != "cpu":
         return jax.vmap(function, axis_size=axis_size)
@@ -106,15 +106,15 @@ def _join(parts):
 
 
 def order(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """The runs as a population holds them: those of one kind side by side, otherwise as given."""
+    """The runs in the order of a population: runs of one kind adjacent, otherwise as given."""
     kinds = _kinds(runs)
-    return tuple(sorted(runs, key=lambda run: kinds.index(run.kind)))
+    return tuple(sorted(runs, key=lambda run: kinds.index(run.objective_type)))
 
 
 def gather(runs: Sequence[Run], files: Mapping[str, Any] | None = None) -> Population:
-    """The population of these runs, which must already be in `order`; `files` holds what their settings name."""
+    """The population of these runs, which must be in `order`; `files` holds the files that their settings name."""
     assert tuple(runs) == order(runs)
-    stacks = [[run.objective(files) for run in runs if run.kind == kind] for kind in _kinds(runs)]
+    stacks = [[run.objective(files) for run in runs if run.objective_type == kind] for kind in _kinds(runs)]
     keys = [jax.random.split(jax.random.key(run.seed)) for run in runs]
     return Population(
         keys=jnp.stack([k[0] for k in keys]),
@@ -131,25 +131,25 @@ def gather(runs: Sequence[Run], files: Mapping[str, Any] | None = None) -> Popul
 
 
 def _kinds(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    return list(dict.fromkeys(run.kind for run in runs))
+    return list(dict.fromkeys(run.objective_type for run in runs))
 
 
 def _stack(objectives: Sequence[Objective]) -> Objective:
     return jax.tree.map(lambda *x: jnp.stack([jnp.asarray(v, jnp.float32) for v in x]), *objectives)
 
 
-# ---- running episodes ---------------------------------------------------------------------------------------
+# ---- episodes -----------------------------------------------------------------------------------------------
 
 
 @pytree
 class EpisodeState:
-    """The episodes under way, [run, env]: their worlds and what each has added up."""
+    """The current episodes, [run, env]: environment states and accumulated statistics."""
 
     env_state: Any
-    is_first: jax.Array  # bool: this episode is still to begin, and to be given its world
-    episode_id: jax.Array  # int32: which of the run's episodes this is
+    is_first: jax.Array  # bool: the episode is about to start and needs a reset state
+    episode_id: jax.Array  # int32: number of the episode within its run
     length: jax.Array  # int32
-    accrued: Accrued  # as charged to the objective
+    accrued: Accrued  # as charged by `CostSpec`
     violations: jax.Array  # int32[..., dilemma], exact
     paper_violations: jax.Array  # int32[..., dilemma]
     info: dict[str, jax.Array]
@@ -157,28 +157,28 @@ class EpisodeState:
 
 @pytree
 class EpisodeStats:
-    """One step of one episode, written before any reset.  Totals count only where `ended`."""
+    """Statistics after one step, before any reset.  Totals are those of a whole episode where `ended`."""
 
     ended: jax.Array
     end_cause: jax.Array
-    totals: EpisodeState  # without its world and whether it starts
+    totals: EpisodeState  # without env_state and is_first
 
 
 def start(env: Environment, population: Population, envs: int, reset_pool_size: int) -> tuple[EpisodeState, ResetPool]:
-    """Every run before its first episodes."""
+    """The state before the first episodes; all are still to be reset."""
     env_states, reset_pool = empty_pool(env, population.keys, envs, reset_pool_size)
     shape = (population.keys.shape[0], envs)
     zeros = jnp.zeros(shape, jnp.int32)
     counts = jnp.zeros((*shape, len(env.dilemmas)), jnp.int32)
     info = dict.fromkeys(env.info_keys, zeros)
-    nothing = Accrued.nothing(shape)
-    return EpisodeState(env_states, jnp.ones(shape, bool), zeros, zeros, nothing, counts, counts, info), reset_pool
+    accrued = Accrued.zeros(shape)
+    return EpisodeState(env_states, jnp.ones(shape, bool), zeros, zeros, accrued, counts, counts, info), reset_pool
 
 
-def settle(
+def reset_ended(
     env: Environment, population: Population, episode_state: EpisodeState, reset_pool: ResetPool
 ) -> tuple[EpisodeState, ResetPool]:
-    """The first half of a step: the episodes that start get their worlds.  Then the agents look and choose."""
+    """The first half of a step, before the policy acts: starting episodes get their reset states."""
     reset_pool, env_states, episode_ids = assign_resets(
         env, population.keys, reset_pool, episode_state.env_state, episode_state.episode_id, episode_state.is_first
     )
@@ -197,14 +197,14 @@ def action_keys(population: Population, episode_state: EpisodeState) -> jax.Arra
 def advance(
     env: Environment, population: Population, duals: Any, episode_state: EpisodeState, actions: jax.Array
 ) -> tuple[EpisodeState, jax.Array, EpisodeStats]:
-    """The second half: one step of every episode → what goes on, rewards [run, env], the record."""
+    """The second half of a step: step every environment → next state, rewards [run, env], statistics."""
     keys = jax.vmap(jax.vmap(step_key))(episode_keys(population, episode_state), episode_state.length)
     env_states, outcome = jax.vmap(jax.vmap(env.step))(keys, episode_state.env_state, actions)
-    charge = jax.vmap(lambda cost_spec, o: jax.vmap(cost_spec)(o))(population.cost_spec, outcome)
+    cost = jax.vmap(lambda cost_spec, o: jax.vmap(cost_spec)(o))(population.cost_spec, outcome)
     before = episode_state.accrued
-    episode_state = _accrue(episode_state, outcome, charge)
-    reward = population.joined(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, episode_state.accrued)
-    enforced = population.enforces & population.each(lambda o, accrued: o.ends_episode(accrued), episode_state.accrued)
+    episode_state = _accrue(episode_state, outcome, cost)
+    reward = population.map_with_dual(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, episode_state.accrued)
+    enforced = population.enforces & population.map_runs(lambda o, a: o.ends_episode(a), episode_state.accrued)
     cause = jnp.where(outcome.ended, outcome.end_cause, jnp.where(enforced, EndCause.ENFORCED, EndCause.RUNNING))
     totals = replace(episode_state, env_state=None, is_first=None)
     record = EpisodeStats(cause != EndCause.RUNNING, cause.astype(jnp.int32), totals)
@@ -212,11 +212,11 @@ def advance(
     return replace(cleared, env_state=env_states, is_first=record.ended), reward, record
 
 
-def _accrue(episode_state: EpisodeState, outcome: Outcome, charge: jax.Array) -> EpisodeState:
+def _accrue(episode_state: EpisodeState, outcome: Outcome, cost: jax.Array) -> EpisodeState:
     return replace(
         episode_state,
         length=episode_state.length + 1,
-        accrued=episode_state.accrued.plus(outcome.task_reward, charge),
+        accrued=episode_state.accrued.add(outcome.task_reward, cost),
         violations=episode_state.violations + outcome.violations,
         paper_violations=episode_state.paper_violations + outcome.paper_violations,
         info={name: episode_state.info[name] + count for name, count in outcome.info.items()},
@@ -228,5 +228,5 @@ def _zero_where(ended: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def finished(record: EpisodeStats) -> Finished:
-    """The window's finished episodes as the objectives see them, [run, time, env]."""
+    """The rollout's finished episodes as objectives receive them, [run, time, env]."""
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), Finished(record.ended, record.totals.accrued.violations))

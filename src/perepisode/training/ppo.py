@@ -1,4 +1,4 @@
-"""PPO with a recurrent policy for a population of runs: rollout, advantages, loss, update.
+"""Proximal policy optimisation (PPO) with a recurrent policy for a population: rollout, advantages, loss, update.
 
 Arrays are [run, env] while acting and [time, run, env] over a rollout; the learner works on one run and is vmapped.
 """
@@ -24,18 +24,18 @@ from perepisode.training.population import EpisodeState, EpisodeStats, Populatio
 
 @dataclass(frozen=True)
 class Program:
-    """What is compiled in: the world, the sizes, how many updates there are in all."""
+    """The static part of training: the environment, the sizes, the total number of updates."""
 
     env: Environment
     config: PPOConfig
     updates: int
-    reset_pool_size: int  # worlds made at a time for each run
-    devices: int = 1  # the run axis is divided among
+    reset_pool_size: int  # reset states generated at a time per run
+    devices: int = 1  # over which the run axis is sharded
 
 
 @pytree
 class RunnerState:
-    """What acting carries from one step to the next."""
+    """What the rollout carries from one step to the next."""
 
     episode_state: EpisodeState
     reset_pool: ResetPool
@@ -44,19 +44,19 @@ class RunnerState:
 
 @pytree
 class TrainState:
-    """Everything a population carries from one update to the next; all of it is checkpointed."""
+    """Everything that a population carries from one update to the next; checkpoints contain all of it."""
 
     params: network.Params  # [run, ...]
     opt_state: Any
     duals: Any
     runner: RunnerState
     update: jax.Array  # int32, updates done
-    alive: jax.Array  # bool[run]: False once a run has diverged; it is then left as it was
+    alive: jax.Array  # bool[run]: False once a run has diverged, which freezes its parameters
 
 
 @pytree
 class Batch:
-    """A rollout as the learner needs it, [time, env] for one run."""
+    """A rollout as the learner receives it, [time, env] for one run."""
 
     observation: Any
     features: jax.Array | network.PaddedFeatures
@@ -64,7 +64,7 @@ class Batch:
     action: jax.Array
     log_prob: jax.Array
     value: jax.Array
-    reward: jax.Array  # and, if the learner bootstraps, what lies beyond a timeout
+    reward: jax.Array  # with bootstrap_on_truncation plus the bootstrap value at a timeout
     done: jax.Array  # True if THIS step ended the episode
 
 
@@ -75,16 +75,16 @@ class Targets:
 
 
 def optimizer(config: PPOConfig) -> optax.GradientTransformation:
-    """Gradient cut to a global norm, then Adam's direction; the learning rate is applied by `adam_step`."""
+    """Global-norm clipping, then Adam without a learning rate, which `learn` applies."""
     return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.scale_by_adam(eps=1e-5))
 
 
 def initial_params(program: Program, members: Population, seeds: Sequence[int]) -> network.Params:
-    """Every run's weights before the first update, [run, ...], on the host; drawn as if it were alone."""
-    env, most, drawn = program.env, max(members.accrued_obs_sizes), []
+    """Every run's initial weights, [run, ...], on the host; the same as if the run were trained alone."""
+    env, longest, drawn = program.env, max(members.accrued_obs_sizes), []
     for seed, extra in zip(seeds, members.accrued_obs_sizes, strict=True):
         own = network.init(seed, network.input_sizes(env, extra), program.config.hidden_size, env.actions)
-        drawn.append(network.widen(own, env, most))
+        drawn.append(network.widen(own, env, longest))
     return jax.tree.map(lambda *x: np.stack(x), *drawn)
 
 
@@ -94,29 +94,29 @@ def init(program: Program, members: Population, params: network.Params) -> Train
         params=params,
         opt_state=jax.vmap(optimizer(program.config).init)(params),  # pyright: ignore[reportArgumentType] any tree is fine
         duals=members.init_duals(),
-        runner=begin_acting(program, members),
+        runner=init_runner(program, members),
         update=jnp.zeros((), jnp.int32),
         alive=jnp.ones(members.gamma.shape, bool),
     )
 
 
-def begin_acting(program: Program, members: Population) -> RunnerState:
-    """Before anything was seen."""
+def init_runner(program: Program, members: Population) -> RunnerState:
+    """The runner before the first step."""
     episode_state, reset_pool = population.start(program.env, members, program.config.num_envs, program.reset_pool_size)
     return RunnerState(
         episode_state, reset_pool, jnp.zeros((*episode_state.is_first.shape, program.config.hidden_size))
     )
 
 
-def settle(program: Program, members: Population, runner: RunnerState) -> RunnerState:
-    """Every episode that starts has its world: the agents can look."""
+def reset_ended(program: Program, members: Population, runner: RunnerState) -> RunnerState:
+    """Give every starting episode its reset state, so that the policy can observe."""
     return RunnerState(
-        *population.settle(program.env, members, runner.episode_state, runner.reset_pool), runner.hidden_state
+        *population.reset_ended(program.env, members, runner.episode_state, runner.reset_pool), runner.hidden_state
     )
 
 
 def update(program: Program, members: Population, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]:
-    """One policy update of every run: roll out, learn, move the dual variables."""
+    """One policy update of every run: roll out, learn, update the dual variables."""
     before = state
     state, batch, record, last_value = rollout(program, members, state)
     batch = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), batch)
@@ -128,7 +128,7 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
     of_run = (state.params, state.opt_state, before.runner.hidden_state, batch, last_value, members.gamma, keys)
     params, opt_state, learned = _each_run(program, lambda rate, own: learn(program, rate, *own), rate, of_run)
     ended = population.finished(record)
-    duals = members.each_dual(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
+    duals = members.map_duals(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
     alive = state.alive & learned["finite"]
     state = replace(
         state,
@@ -142,8 +142,8 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
 
 
 def _each_run(program: Program, function, shared, of_run):
-    """function(shared, a run's part of `of_run`) for every run.  On several devices each learns its own runs, said
-    explicitly: the GRU's kernels are closed to the compiler, which would otherwise run all of them everywhere."""
+    """function(shared, slice of `of_run`) for every run.  On several devices, a shard_map gives each device its own
+    runs: the compiler cannot partition the custom kernels of the GRU and would replicate them."""
 
     def every(shared, of_run):
         runs = jax.tree.leaves(of_run)[0].shape[0]
@@ -153,14 +153,14 @@ def _each_run(program: Program, function, shared, of_run):
         return every(shared, of_run)
 
     def own_runs(shared, filled):
-        def restored(x, whole):
-            shape = (whole.shape[0] // program.devices, *whole.shape[1:])
-            return jnp.zeros(shape, whole.dtype) if x is None else x
+        def restored(x, like):
+            shape = (like.shape[0] // program.devices, *like.shape[1:])
+            return jnp.zeros(shape, like.dtype) if x is None else x
 
         return every(shared, jax.tree.map(restored, filled, of_run, is_leaf=lambda x: x is None))
 
-    # Empty arrays, such as the features of a method that has none, stay outside: the compiler of jaxlib 0.11 takes
-    # them out of a shard_map's inputs and dies of a segmentation fault (Shardy's ManualComputationUnusedInputsPattern).
+    # Empty arrays, such as missing accrued observations, bypass the shard_map: jaxlib 0.11 removes them from its inputs
+    # and then crashes with a segmentation fault (Shardy's ManualComputationUnusedInputsPattern).
     filled = jax.tree.map(lambda x: x if x.size else None, of_run)
     of_all, by_run = PartitionSpec(), PartitionSpec("runs")
     where = {"mesh": mesh(program.devices), "in_specs": (of_all, by_run), "out_specs": by_run}
@@ -171,12 +171,12 @@ def mesh(devices: int) -> Mesh:
     return Mesh(np.array(jax.local_devices()[:devices]), ("runs",))
 
 
-# ---- acting -------------------------------------------------------------------------------------------------
+# ---- rollout ------------------------------------------------------------------------------------------------
 
 
 @jax.named_scope("acting")
 def rollout(program: Program, members: Population, state: TrainState):
-    """`rollout` steps of every world → state, Batch [time, run, env], Record [time, run, env], last values."""
+    """`num_steps` steps of every environment → state, Batch and EpisodeStats [time, run, env], last values."""
 
     params = jax.vmap(lambda params: network.cast(params, program.config.precision))(state.params)
 
@@ -184,14 +184,14 @@ def rollout(program: Program, members: Population, state: TrainState):
         return rollout_step(program, members, params, state.duals, runner)
 
     runner, (batch, record) = jax.lax.scan(body, state.runner, length=program.config.num_steps)
-    # where an episode has just ended nothing follows, and this value is not used
+    # unused where an episode has just ended
     last = choose(program, members, params, runner)
     return replace(state, runner=runner), batch, record, last.value
 
 
 def rollout_step(program: Program, members: Population, params, duals, runner: RunnerState):
-    """Observe, choose, step."""
-    runner = settle(program, members, runner)
+    """Reset, observe, act, step."""
+    runner = reset_ended(program, members, runner)
     policy_output = choose(program, members, params, runner)
     episode_state, reward, record = population.advance(
         program.env, members, duals, runner.episode_state, policy_output.action
@@ -215,11 +215,11 @@ def rollout_step(program: Program, members: Population, params, duals, runner: R
 def bootstrap_truncations(
     program: Program, members: Population, params, after: RunnerState, record: EpisodeStats
 ) -> jax.Array:
-    """γ V(s_T) where this step's timeout cut an episode, else 0, [run, env].
+    """γ V(s_T) where this step's timeout truncated an episode, else 0, [run, env].
 
-    s_T is what the agent would have seen next: the world is still the old one, the memory goes on, and what was
-    accrued is read from the record, because `running` has been cleared for the next episode.  The critic is never
-    fitted at s_T itself: where an agent can see the clock run out, V(s_T) is an extrapolation.
+    s_T is what the agent would observe next: the environment is not reset yet, the hidden state continues, and the
+    accrued sums come from `record`, because those of `episode_state` are already cleared for the next episode.  The
+    critic is never trained at s_T, so if the agent observes the remaining time, V(s_T) is an extrapolation.
     """
     uncut = replace(
         after.episode_state, is_first=jnp.zeros_like(after.episode_state.is_first), accrued=record.totals.accrued
@@ -230,7 +230,7 @@ def bootstrap_truncations(
 
 @pytree
 class PolicyOutput:
-    """What every agent saw, thought and did in one step, [run, env, ...]."""
+    """The policy's inputs and outputs in one step, [run, env, ...]."""
 
     observation: Any
     features: jax.Array | network.PaddedFeatures
@@ -241,18 +241,18 @@ class PolicyOutput:
 
 
 def choose(program: Program, members: Population, params, runner: RunnerState) -> PolicyOutput:
-    """Every agent's next action, drawn with its episode's own key; the same for training and for judging."""
+    """Sample every agent's next action with its episode's key; shared by training and evaluation."""
     episode_state = runner.episode_state
-    # taken once: a world's maps can then be overwritten in place, since nothing reads them again to store the view
+    # the barrier evaluates it once: nothing reads the maps again, so the step can overwrite them in place
     observation = jax.lax.optimization_barrier(jax.vmap(jax.vmap(program.env.observe))(episode_state.env_state))
     features = accrued_features(program, members, episode_state.accrued)
 
-    def one(params, hidden_state, is_first, observation, features):
+    def step(params, hidden_state, is_first, observation, features):
         return network.step(
             params, program.env, hidden_state, is_first, observation, features, program.config.precision
         )
 
-    logits, value, hidden_state = jax.vmap(one)(
+    logits, value, hidden_state = jax.vmap(step)(
         params, runner.hidden_state, episode_state.is_first, observation, features
     )
     action = jax.vmap(jax.vmap(sample))(population.action_keys(members, episode_state), logits)
@@ -260,23 +260,23 @@ def choose(program: Program, members: Population, params, runner: RunnerState) -
 
 
 def accrued_features(program: Program, members: Population, accrued: Accrued) -> jax.Array | network.PaddedFeatures:
-    """What every agent is told of what its episode has accrued, [run, ..., extra], and zeros where others hear more."""
-    shown, most = sum(network.env_input_sizes(program.env)), max(members.accrued_obs_sizes)
+    """Every agent's accrued observation, [run, ..., extra], zero-padded to the longest."""
+    env_inputs, longest = sum(network.env_input_sizes(program.env)), max(members.accrued_obs_sizes)
 
     def features(objective, accrued):
-        own = objective.features(accrued, shown)
-        return jnp.pad(own, [(0, 0)] * (own.ndim - 1) + [(0, most - own.shape[-1])])
+        own = objective.features(accrued, env_inputs)
+        return jnp.pad(own, [(0, 0)] * (own.ndim - 1) + [(0, longest - own.shape[-1])])
 
-    values, lengths = members.each(features, accrued), tuple(sorted(set(members.accrued_obs_sizes)))
+    values, lengths = members.map_runs(features, accrued), tuple(sorted(set(members.accrued_obs_sizes)))
     if len(lengths) == 1:
         return values
     which = jnp.array([lengths.index(extra) for extra in members.accrued_obs_sizes], jnp.int8)
     which = jnp.broadcast_to(which.reshape(-1, *[1] * (values.ndim - 2)), values.shape[:-1])
-    return network.filled(values, which, lengths)
+    return network.pad_features(values, which, lengths)
 
 
 def sample(key: jax.Array, logits: jax.Array) -> jax.Array:
-    """One draw from the categorical distribution: the arg max of logits plus Gumbel noise."""
+    """A sample from the categorical distribution: the argmax of logits plus Gumbel noise."""
     return jnp.argmax(logits + jax.random.gumbel(key, logits.shape), axis=-1).astype(jnp.int32)
 
 
@@ -285,7 +285,7 @@ def log_prob(logits: jax.Array, action: jax.Array) -> jax.Array:
 
 
 def _slim(record: EpisodeStats) -> EpisodeStats:
-    """Only what the summary and the dual variables read: the rest would be stored for nothing."""
+    """Keep only what `summary` and the dual updates read, to save memory."""
     totals = replace(record.totals, info={}, paper_violations=None, episode_id=None)
     return replace(record, totals=totals)
 
@@ -294,13 +294,13 @@ def _slim(record: EpisodeStats) -> EpisodeStats:
 
 
 def gae(rewards, values, done, last_value, gamma, lam):
-    """Generalised advantage estimates, all [time, env]: A_t = δ_t + γ λ (1 - done_t) A_{t+1}.
+    """Generalised advantage estimation (GAE), all [time, env]: A_t = δ_t + γ λ (1 - done_t) A_{t+1}.
 
-    δ_t = r_t + γ (1 - done_t) V_{t+1} - V_t.  `done` is True at every end: death, a won game, a timeout, an end that
-    the objective enforced.  Nothing is expected after any of them, so that an episode cut by the clock is valued as if
-    its agent had died there.  The paper's public code does so, and what is compared is what happens within episodes.
-    With `PPOConfig.bootstrap` a timeout's r_t already holds γ V(s_T), and δ_t is as if the episode went on; `done` stays
-    True, because the next row is another episode's.  Deaths, won games and enforced ends are as before.
+    δ_t = r_t + γ (1 - done_t) V_{t+1} - V_t.  `done` is True at every end of an episode: death, a won game, a
+    timeout, or an end enforced by the objective.  The value after the end is zero in all cases, so a truncated episode
+    is valued as if it had terminated, as in the paper's public code.  With `bootstrap_on_truncation`, r_t at a timeout
+    already includes γ V(s_T), so that δ_t is as if the episode continued; `done` stays True, because the next row
+    belongs to another episode.
     """
     following = jnp.concatenate([values[1:], last_value[None]])
     keep = 1.0 - done.astype(jnp.float32)
@@ -316,7 +316,7 @@ def gae(rewards, values, done, last_value, gamma, lam):
 
 
 def loss(params, env: Environment, config: PPOConfig, hidden_state, batch: Batch, targets: Targets, blank=()):
-    """Clipped surrogate + value · clipped squared error - entropy · H, over one minibatch [time, env]."""
+    """Clipped surrogate + vf_coef · clipped squared error - ent_coef · entropy, over one minibatch [time, env]."""
     logits, value = network.sequence(
         params, env, hidden_state, batch.is_first, batch.observation, batch.features, config.precision, blank
     )
@@ -340,41 +340,41 @@ def loss(params, env: Environment, config: PPOConfig, hidden_state, batch: Batch
 
 
 def learn(program: Program, rate, params, opt_state, hidden_state, batch: Batch, last_value, gamma, key):
-    """All epochs of one update of one run → parameters, optimizer state, diagnostics of the mean minibatch."""
+    """All epochs of one run's update → parameters, optimizer state, diagnostics averaged over minibatches."""
     config = program.config
     advantage = gae(batch.reward, batch.value, batch.done, last_value, gamma, config.gae_lambda)
     targets = Targets(advantage, advantage + batch.value)
     width = config.num_envs // config.num_minibatches
 
-    blank = network.blanks(program.env, batch.observation, config.num_steps * width, config.precision)
+    blank = network.scratch_buffers(program.env, batch.observation, config.num_steps * width, config.precision)
 
     def minibatch(carry, envs):
         params, opt_state, blank = carry
-        # taken once: otherwise every element of the network's input would look up its row again
+        # the barrier gathers once: otherwise every element of the network's input would repeat the lookup
         part = jax.lax.optimization_barrier(jax.tree.map(lambda x: jnp.take(x, envs, axis=1), (batch, targets)))
-        slopes = jax.grad(loss, argnums=(0, 6), has_aux=True)
-        (gradient, blank), seen = slopes(params, program.env, config, hidden_state[envs], *part, blank)
+        gradients = jax.grad(loss, argnums=(0, 6), has_aux=True)
+        (gradient, blank), diagnostics = gradients(params, program.env, config, hidden_state[envs], *part, blank)
         with jax.named_scope("optimizer"):
             step, opt_state = optimizer(config).update(gradient, opt_state)
             params = jax.tree.map(lambda p, s: p - rate * s, params, step)
-            seen["grad_norm"] = optax.tree.norm(gradient)
-        return (params, opt_state, blank), seen
+            diagnostics["grad_norm"] = optax.tree.norm(gradient)
+        return (params, opt_state, blank), diagnostics
 
     orders = jax.vmap(lambda k: jax.random.permutation(k, config.num_envs))(jax.random.split(key, config.update_epochs))
-    (params, opt_state, _), seen = jax.lax.scan(minibatch, (params, opt_state, blank), orders.reshape(-1, width))
-    seen = jax.tree.map(jnp.mean, seen)
-    finite = jnp.isfinite(seen["loss"]) & jnp.isfinite(seen["grad_norm"]) & jnp.isfinite(optax.tree.norm(params))
-    return params, opt_state, {**seen, "finite": finite}
+    (params, opt_state, _), diagnostics = jax.lax.scan(minibatch, (params, opt_state, blank), orders.reshape(-1, width))
+    means = jax.tree.map(jnp.mean, diagnostics)
+    finite = jnp.isfinite(means["loss"]) & jnp.isfinite(means["grad_norm"]) & jnp.isfinite(optax.tree.norm(params))
+    return params, opt_state, {**means, "finite": finite}
 
 
-# ---- what is reported ---------------------------------------------------------------------------------------
+# ---- metrics -------------------------------------------------------------------------------------------------
 
 
 def summary(program: Program, members: Population, duals, record: EpisodeStats) -> dict[str, jax.Array]:
-    """Sums over the window's finished episodes, and at every step the episode's count of its own dilemma if it ended
-    there, -1 if not, for every run."""
+    """Per run, sums over the rollout's finished episodes, and for every step the violation count of the episode that
+    ended there, or -1."""
     ended, totals = record.ended, record.totals
-    utility = members.joined(
+    utility = members.map_with_dual(
         lambda o, dual, totals: o.episode_utility(dual, totals),
         duals,
         jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), totals.accrued),
@@ -390,7 +390,7 @@ def summary(program: Program, members: Population, duals, record: EpisodeStats) 
 
     of_run = {"return_sum": task_return, "length_sum": length, "utility_sum": utility}
     of_run |= {"ended": jnp.swapaxes(ended, 0, 1), "own": own}
-    multiplier = members.joined(lambda o, dual: o.multiplier(dual), duals)
+    multiplier = members.map_with_dual(lambda o, dual: o.multiplier(dual), duals)
     return {**_each_run(program, lambda _, own: sums(**own), None, of_run), "multiplier": multiplier}
 
 

@@ -1,4 +1,4 @@
-"""The host loop: jitted chunks of updates, and between them metrics, checks, checkpoints, signals, progress."""
+"""The host loop: jitted chunks of updates with metrics, checks, checkpoints, signals and progress in between."""
 
 from __future__ import annotations
 
@@ -19,68 +19,65 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from perepisode import environments, safe_io
-from perepisode import metrics as metric  # `metrics` are what an update returns
 from perepisode.config import ConfigError, canonical
 from perepisode.environments import check_env
-from perepisode.runs import Run, RunFolder, held, save_policy, write_atomically
+from perepisode.metrics import METRIC_SPECS
+from perepisode.runs import Run, RunFolder, file_lock, save_policy, write_atomically
 from perepisode.training import network, population, ppo
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.progress import Progress
 
-OF_COUNTS = {  # of the episodes that ended in an update
-    "violations": metric.mean,
-    "violations_std": metric.std,
-    "p_any": metric.p_any,
-    "p_over_1": metric.over_one,
-    "cvar": metric.cvar,
+COUNT_METRICS = {  # over the episodes that ended in an update
+    "violations_std" if name == "std" else name: METRIC_SPECS[name].of
+    for name in ("violations", "std", "p_any", "p_over_1", "cvar")
 }
 
 
 class Interrupted(Exception):
-    """A signal asked to stop: everything is checkpointed, starting the same command again goes on."""
+    """A signal stopped training after a checkpoint; the same command resumes it."""
 
 
-class DiskTrouble(Exception):
-    """A write failed; what was written before is whole."""
+class DiskError(Exception):
+    """A write failed; earlier files are intact."""
 
 
 @dataclass
 class TrainingOptions:
-    """How to train, none of which changes a result."""
+    """Options of a training process, none of which changes a result."""
 
     out: Path
-    chunk: int = 10  # updates per jitted call: between two calls the host can write, check and stop
+    chunk: int = 10  # updates per jitted call; the host writes, checks and stops between calls
     checkpoint_seconds: float = 600.0
     progress: Progress = field(default_factory=Progress)
-    files: Mapping[str, bytes] = field(default_factory=dict)  # content of those that settings name, by that name
-    say: Callable[[str], None] = print
-    devices: int = 1  # devices of this machine that share the population, by runs
-    asked: Callable[[], str | None] = lambda: None  # the signal that came before the training loop could heed it
+    files: Mapping[str, bytes] = field(default_factory=dict)  # content of the files that settings name
+    log: Callable[[str], None] = print
+    devices: int = 1  # local devices over which the runs are sharded
+    pending_signal: Callable[[], str | None] = lambda: None  # a signal received before training installs its handlers
 
 
 def train(runs: Sequence[Run], options: TrainingOptions) -> list[RunFolder]:
-    """Train these runs as one population; resumes where it was stopped, returns at once when all is done."""
+    """Train these runs as one population; resumes an interrupted training and skips finished runs."""
     runs = population.order(check(runs))
     folders = [RunFolder.of(options.out, run) for run in runs]
-    files = {**options.files, **_kept(runs, folders)}
+    files = {**options.files, **_stored_files(runs, folders)}
     for run in runs:
-        run.objective(files)  # which refuses a file that is not there, or is something else, before anything is written
-    with disk_trouble(options.out):
+        run.objective(files)  # raises for missing or invalid files before anything is written
+    with disk_errors(options.out):
         for run, folder in zip(runs, folders):
             folder.open(run, _device())
-            folder.keep({name: files[digest] for name, digest in run.files.items()})
+            folder.store_files({name: files[digest] for name, digest in run.files.items()})
         if all(folder.done or folder.failed for folder in folders):
             return folders
         home = Path(options.out) / "populations" / population_id(runs)
-        with held(home / "lock", str(home), "wait for it"):
+        with file_lock(home / "lock", str(home), "wait for it"):
             _train(runs, folders, files, home, options)
     return folders
 
 
 def check(runs: Sequence[Run]) -> Sequence[Run]:
-    """Refuse runs that cannot share one program, before anything compiles."""
+    """Raise ConfigError for runs that cannot share one program, before anything compiles."""
     if not runs:
-        raise ConfigError("there is no run to train")
+        raise ConfigError("no runs to train")
     first = runs[0]
     for run in runs:
         run.checked()
@@ -88,10 +85,10 @@ def check(runs: Sequence[Run]) -> Sequence[Run]:
             if getattr(run, name) != getattr(first, name):
                 raise ConfigError(
                     f"runs of one population must share {name}; {getattr(run, name)} differs from "
-                    f"{getattr(first, name)}: train them by two commands"
+                    f"{getattr(first, name)}: train them with separate commands"
                 )
     if len({run.id for run in runs}) < len(runs):
-        raise ConfigError("the same run was given twice")
+        raise ConfigError("the same run is given twice")
     check_env.check(environments.make(first.env, **first.env_settings))
     return runs
 
@@ -100,27 +97,27 @@ def population_id(runs: Sequence[Run]) -> str:
     return hashlib.sha256(canonical([run.id for run in runs]).encode()).hexdigest()[:12]
 
 
-def _kept(runs: Sequence[Run], folders: Sequence[RunFolder]) -> dict[str, bytes]:
-    """What earlier starts put into these folders."""
-    return {k: v for run, folder in zip(runs, folders) if run.files for k, v in run.named(folder).items()}
+def _stored_files(runs: Sequence[Run], folders: Sequence[RunFolder]) -> dict[str, bytes]:
+    """Files that earlier starts stored in these folders."""
+    return {k: v for run, folder in zip(runs, folders) if run.files for k, v in run.files_from(folder).items()}
 
 
 def _train(
     runs: tuple[Run, ...], folders: list[RunFolder], files: Mapping[str, bytes], home: Path, options: TrainingOptions
 ) -> None:
-    chunk = _settle_chunk(runs, home, options.chunk)
+    chunk = _resolve_chunk(runs, home, options.chunk)
     program, members = prepare(runs, files, options.devices)
     params = ppo.initial_params(program, members, [run.seed for run in runs])
-    begin = jax.jit(partial(ppo.init, program))
+    init = jax.jit(partial(ppo.init, program))
     checkpoints = Checkpoints(home / "checkpoints")
-    state = checkpoints.restore(jax.eval_shape(begin, members, params), options.say)
+    state = checkpoints.restore(jax.eval_shape(init, members, params), options.log)
     done = 0 if state is None else int(state.update)
     for folder in folders:
         folder.truncate_metrics(done)
     options.progress.start(runs, done)
     try:
-        state = begin(members, params) if state is None else jax.device_put(state)
-        members, state = spread((members, state), len(runs), options.devices)
+        state = init(members, params) if state is None else jax.device_put(state)
+        members, state = shard_runs((members, state), len(runs), options.devices)
         state = _updates(runs, folders, checkpoints, chunk, options, program, members, state)
     finally:
         options.progress.stop()
@@ -129,10 +126,10 @@ def _train(
     checkpoints.remove()
 
 
-def _finish(runs, folders: list[RunFolder], env, told: Sequence[int], params: network.Params) -> None:
-    """Every policy first, then every mark: a kill in between leaves no run done while its siblings train again."""
+def _finish(runs, folders: list[RunFolder], env, accrued_obs_sizes: Sequence[int], params: network.Params) -> None:
+    """Export every policy before marking any run as done, so that a kill in between resumes the whole population."""
     exported = []
-    for index, (run, folder, extra) in enumerate(zip(runs, folders, told)):
+    for index, (run, folder, extra) in enumerate(zip(runs, folders, accrued_obs_sizes)):
         if not folder.failed:
             own = network.narrow(jax.tree.map(lambda x, i=index: x[i], params), env, extra)
             exported.append((folder, run, save_policy(folder.path, run, weights(own))))
@@ -141,56 +138,56 @@ def _finish(runs, folders: list[RunFolder], env, told: Sequence[int], params: ne
 
 
 def _updates(runs, folders, checkpoints: Checkpoints, chunk: int, options: TrainingOptions, program, members, state):
-    """All updates that are left, chunk by chunk; Interrupted, after a checkpoint, when a signal asks for it."""
+    """Run the remaining updates chunk by chunk; on a signal, save a checkpoint and raise Interrupted."""
     done = int(state.update)
-    with Signals(options.asked()) as stop:
-        run_chunk.lower(program, chunk, members, state, chunk).compile()  # apart, so that its time is known
+    with Signals(options.pending_signal()) as stop:
+        run_chunk.lower(program, chunk, members, state, chunk).compile()  # separately, to report its time
         options.progress.compiled()
         last_save = time.monotonic()
         while done < program.updates:
             length = min(chunk, program.updates - done)
-            began = time.monotonic()
+            start = time.monotonic()
             state, metrics = run_chunk(program, chunk, members, state, length)
             metrics = {name: value[:length] for name, value in jax.device_get(metrics).items()}
-            rows = metric_rows(runs, done, metrics, time.monotonic() - began)
+            rows = metric_rows(runs, done, metrics, time.monotonic() - start)
             done += length
             for folder, own in zip(folders, rows):
                 folder.append_metrics(own)
             _mark_diverged(folders, metrics["alive"], done)
             options.progress.update(done, rows)
-            checkpoints.heed()
-            if done == program.updates:  # nothing is left that a checkpoint could save
+            checkpoints.raise_write_error()
+            if done == program.updates:  # the policies are exported next
                 break
             due = time.monotonic() - last_save >= options.checkpoint_seconds
-            if due or stop.asked:
+            if due or stop.received:
                 checkpoints.save(done, state)
                 last_save = time.monotonic()
-            if stop.asked:
+            if stop.received:
                 checkpoints.wait()
-                raise Interrupted(f"stopped by {stop.asked} after {done} of {program.updates} updates")
+                raise Interrupted(f"stopped by {stop.received} after {done} of {program.updates} updates")
     return state
 
 
-def spread(tree: Any, runs: int, devices: int) -> Any:
-    """The same values with the run axis sharded over `devices`; what has no run axis is copied to each of them."""
+def shard_runs(tree: Any, runs: int, devices: int) -> Any:
+    """Shard the run axis over `devices`; arrays without a run axis are replicated."""
     if devices == 1:
         return tree
     if runs % devices or devices > jax.local_device_count():
         raise ConfigError(
-            f"{runs} runs do not divide over {devices} of the {jax.local_device_count()} devices here; "
-            "use as many runs as a multiple of the devices"
+            f"{runs} runs do not divide over {devices} of the {jax.local_device_count()} local devices; "
+            "make the number of runs a multiple of the devices"
         )
     mesh = ppo.mesh(devices)
 
-    def place(leaf):
+    def put(leaf):
         by_run = PartitionSpec("runs") if leaf.ndim and leaf.shape[0] == runs else PartitionSpec()
         return jax.device_put(leaf, NamedSharding(mesh, by_run))
 
-    return jax.tree.map(place, tree)
+    return jax.tree.map(put, tree)
 
 
 def prepare(runs: Sequence[Run], files: Mapping[str, bytes] | None = None, devices: int = 1):
-    """The compiled-in part and the traced part of a population of runs."""
+    """The static and the traced part of a population: its Program and its Population."""
     first = runs[0]
     env = environments.make(first.env, **first.env_settings)
     reset_pool_size = min(first.ppo.num_envs, 256)
@@ -198,50 +195,50 @@ def prepare(runs: Sequence[Run], files: Mapping[str, bytes] | None = None, devic
     return program, population.gather(runs, files)
 
 
-# On a GPU kernels that do not depend on each other run side by side, and loops start on the device itself: at a few
-# runs most kernels are too small to fill it (docs/development/performance.md).  Other devices do not read these.
-SIDE_BY_SIDE = {
+# On a GPU, run independent kernels concurrently and start loops on the device: with few runs most kernels are too small
+# to fill it (docs/development/performance.md).  Other devices ignore these options.
+GPU_OPTIONS = {
     "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL",
 }
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3, compiler_options=SIDE_BY_SIDE)
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=3, compiler_options=GPU_OPTIONS)
 def run_chunk(program: ppo.Program, chunk: int, members: population.Population, state: ppo.TrainState, length):
-    """`length` <= `chunk` updates by one program, whatever the length; metrics are kept over this chunk only."""
+    """`length` <= `chunk` updates; one program serves every length.  Metrics have shape [chunk, ...]."""
     shapes = jax.eval_shape(partial(ppo.update, program), members, state)[1]
     metrics = jax.tree.map(lambda x: jnp.zeros((chunk, *x.shape), x.dtype), shapes)
 
     def body(index, carry):
         state, metrics = carry
-        state, seen = ppo.update(program, members, state)
-        return state, jax.tree.map(lambda all, one: all.at[index].set(one), metrics, seen)
+        state, row = ppo.update(program, members, state)
+        return state, jax.tree.map(lambda array, value: array.at[index].set(value), metrics, row)
 
     return jax.lax.fori_loop(0, length, body, (state, metrics))
 
 
 def weights(params: network.Params) -> dict[str, np.ndarray]:
-    """One run's parameters by name, for the exported policy."""
+    """One run's parameters by name, as exported."""
     flat, _ = jax.tree_util.tree_flatten_with_path(params)
     return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(value) for path, value in flat}
 
 
-def params_of(found: dict[str, np.ndarray], like: network.Params) -> network.Params:
-    """The parameters that `weights` wrote, shaped like `like`; ConfigError if they do not fit."""
+def load_params(tensors: dict[str, np.ndarray], like: network.Params) -> network.Params:
+    """The inverse of `weights`, with the structure of `like`; ConfigError if the tensors do not fit."""
     flat, structure = jax.tree_util.tree_flatten_with_path(like)
     leaves = []
     for path, leaf in flat:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
-        if name not in found or found[name].shape != leaf.shape or found[name].dtype != leaf.dtype:
+        if name not in tensors or tensors[name].shape != leaf.shape or tensors[name].dtype != leaf.dtype:
             raise ConfigError(f"the policy does not fit this network at {name}; it was made by another version")
-        if not np.isfinite(found[name]).all():
-            raise ConfigError(f"the policy holds numbers that are not finite at {name}; train the run again")
-        leaves.append(found[name])
+        if not np.isfinite(tensors[name]).all():
+            raise ConfigError(f"the policy has non-finite values at {name}; train the run again")
+        leaves.append(tensors[name])
     return jax.tree.unflatten(structure, leaves)
 
 
 def metric_rows(runs, done: int, metrics: dict[str, np.ndarray], seconds: float) -> list[list[dict[str, Any]]]:
-    """Each run's rows of a chunk, as they stand in metrics.jsonl."""
+    """The rows of each run in a chunk, as written to metrics.jsonl."""
     updates = len(metrics["alive"])
     return [
         [_row(run, done + u + 1, {k: v[u, i] for k, v in metrics.items()}, seconds / updates) for u in range(updates)]
@@ -249,11 +246,11 @@ def metric_rows(runs, done: int, metrics: dict[str, np.ndarray], seconds: float)
     ]
 
 
-def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[str, Any]:
-    episodes = int(seen["episodes"])
-    counts = np.sort(seen["counts"][seen["counts"] >= 0])  # in one order: a sum of squares depends on it
+def _row(run: Run, update: int, values: dict[str, Any], seconds: float) -> dict[str, Any]:
+    episodes = int(values["episodes"])
+    counts = np.sort(values["counts"][values["counts"] >= 0])  # sorted, since rounding depends on the order
     if len(counts) < episodes:
-        check_env.less_than_none(run.env, run.dilemma)
+        check_env.refuse_negative_count(run.env, run.dilemma)
 
     def mean(total):
         return float(total) / episodes if episodes else None
@@ -262,16 +259,16 @@ def _row(run: Run, update: int, seen: dict[str, Any], seconds: float) -> dict[st
         "update": update,
         "steps": update * run.ppo.steps_per_update,
         "episodes": episodes,
-        "return": mean(seen["return_sum"]),
-        "length": mean(seen["length_sum"]),
-        "utility": mean(seen["utility_sum"]),
-        **{name: of(counts) if episodes else None for name, of in OF_COUNTS.items()},
-        "lambda": float(seen["multiplier"]),
+        "return": mean(values["return_sum"]),
+        "length": mean(values["length_sum"]),
+        "utility": mean(values["utility_sum"]),
+        **{name: of(counts) if episodes else None for name, of in COUNT_METRICS.items()},
+        "lambda": float(values["multiplier"]),
     }
-    row |= {name: float(seen[name]) for name in ("entropy", "kl", "clip_fraction", "grad_norm", "value_loss")}
+    row |= {name: float(values[name]) for name in ("entropy", "kl", "clip_fraction", "grad_norm", "value_loss")}
     row = {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in row.items()}
     left = (run.updates - update) * seconds
-    # what depends on the clock stands apart: everything else is the same after an interruption
+    # wall-clock values are separate: everything else is identical after an interruption
     row["clock"] = {"steps_per_second": round(run.ppo.steps_per_update / seconds, 1), "eta_seconds": round(left)}
     return row
 
@@ -280,31 +277,31 @@ def _mark_diverged(folders: list[RunFolder], alive: np.ndarray, done: int) -> No
     for i, folder in enumerate(folders):
         if not alive[-1, i] and not folder.failed:
             first = done - len(alive) + int(np.argmin(alive[:, i])) + 1
-            folder.fail(f"its numbers stopped being finite at update {first}; the other runs went on")
+            folder.fail(f"its values became non-finite at update {first}; the other runs continued")
 
 
-def _settle_chunk(runs: Sequence[Run], home: Path, chunk: int) -> int:
-    """The chunk length this population began with: a resumed run must be cut at the same updates."""
+def _resolve_chunk(runs: Sequence[Run], home: Path, chunk: int) -> int:
+    """The chunk length with which this population was started; a resumed run must use the same."""
     path = home / "population.json"
     if path.exists():
-        begun = safe_io.plain(path, "delete its folder; the runs begin again").get("chunk")
-        if not isinstance(begun, int) or begun < 1:
-            raise ConfigError(f"{path} does not say how long its chunks are; delete its folder; the runs begin again")
-        return begun
+        started = safe_io.read_json(path, "delete its folder to restart the runs").get("chunk")
+        if not isinstance(started, int) or started < 1:
+            raise ConfigError(f"{path} has no valid chunk length; delete its folder to restart the runs")
+        return started
     content = {"chunk": chunk, "runs": [run.id for run in runs]}
     write_atomically(path, json.dumps(content, indent=1))
     return chunk
 
 
 class Signals:
-    """Remembers that SIGTERM, SIGUSR1 or Ctrl-C asked to stop; a second Ctrl-C stops at once."""
+    """Records SIGTERM, SIGUSR1 or Ctrl-C; a second Ctrl-C stops immediately."""
 
-    def __init__(self, asked: str | None = None):
-        self.asked = asked
+    def __init__(self, received: str | None = None):
+        self.received = received
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
-        with contextlib.suppress(ValueError):  # not the main thread: signals stay with whoever owns it
+        with contextlib.suppress(ValueError):  # only the main thread may set signal handlers
             for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
                 self._before[number] = signal.signal(number, self._note)
         return self
@@ -314,20 +311,20 @@ class Signals:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: object) -> None:
-        if self.asked and number == signal.SIGINT:
+        if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.asked = signal.Signals(number).name
+        self.received = signal.Signals(number).name
 
 
 @contextlib.contextmanager
-def disk_trouble(out: Path) -> Iterator[None]:
-    """Turn a failed write into one clear line."""
+def disk_errors(out: Path) -> Iterator[None]:
+    """Turn a failed write into a one-line error."""
     try:
         yield
     except OSError as error:
-        raise DiskTrouble(
-            f"cannot write to {out}: {error.strerror or error}; what was written before is whole. "
-            "Make room or choose another --out, then start the same command again"
+        raise DiskError(
+            f"cannot write to {out}: {error.strerror or error}; earlier files are intact. "
+            "Free disk space or choose another --out, then run the same command again"
         ) from error
 
 

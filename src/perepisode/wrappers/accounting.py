@@ -23,7 +23,7 @@ from perepisode.config import ConfigError
 from perepisode.lazy import namespace
 from perepisode.methods import METHODS, Accrued, Objective
 from perepisode.methods.esr import Esr, SignedEsr
-from perepisode.methods.esr_distilled import MAKE_ONE
+from perepisode.methods.esr_distilled import REMEDY
 
 RHO_U = 0.1
 """Default ρ_u, in units of reward.  ESR uses its budget only if a violation within it earns clearly more than ρ_u:
@@ -45,7 +45,7 @@ class Accounting:
 
     def step(self, accrued: Accrued, reward: Any, cost: Any) -> tuple[Accrued, Any]:
         """What is accrued after a step with this task reward and cost, and what the trainer is paid for it."""
-        after = accrued.plus(reward, cost / self.unit)
+        after = accrued.add(reward, cost / self.unit)
         return after, self.objective.reward(None, accrued, after)
 
     def features(self, accrued: Accrued) -> Any:
@@ -74,7 +74,7 @@ def build(
 
 
 def _objective(method: str | type[Objective], budget: float | None, unit: float, given: dict[str, Any]) -> Objective:
-    cls = METHODS[plugins.named("method", method, METHODS)]
+    cls = METHODS[plugins.resolve("method", method, METHODS)]
     known = settings.of(cls)
     if "budget" in known:
         settings.check(cls, {"budget": budget}, cls.name)  # as it was given: messages name the user's number
@@ -89,7 +89,7 @@ def _objective(method: str | type[Objective], budget: float | None, unit: float,
 
 
 def _content(path: str) -> bytes:
-    return safe_io.content(path, MAKE_ONE)
+    return safe_io.read_bytes(path, REMEDY)
 
 
 def _check_stateless(objective: Objective) -> None:

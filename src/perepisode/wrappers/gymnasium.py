@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from perepisode.config import ConfigError
-from perepisode.lazy import lacking
+from perepisode.lazy import missing_message
 from perepisode.methods import Accrued
 from perepisode.wrappers.accounting import HIGH, KEY, LOW, Accounting, build
 
@@ -29,7 +29,7 @@ try:
     import gymnasium
     from gymnasium.vector import AutoresetMode
 except ModuleNotFoundError as error:
-    needs = lacking("perepisode.wrappers", [error.name or "gymnasium"], "gymnasium")
+    needs = missing_message("perepisode.wrappers", [error.name or "gymnasium"], "gymnasium")
     raise ModuleNotFoundError(needs, name=error.name) from None
 
 Box, Dict = gymnasium.spaces.Box, gymnasium.spaces.Dict

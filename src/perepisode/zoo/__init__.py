@@ -1,6 +1,6 @@
-"""Trained agents on disk: run folders, files that travel, and those that ship with the package (box/)."""
+"""The model zoo: trained agents as run folders, as exported files, and bundled with the package (bundled/)."""
 
 from perepisode.zoo.agent_file import AgentFile
-from perepisode.zoo.registry import AgentSource, bundled, find, names, one
+from perepisode.zoo.registry import AgentSource, bundled, find, find_one, names
 
-__all__ = ["AgentFile", "AgentSource", "find", "names", "one", "bundled"]
+__all__ = ["AgentFile", "AgentSource", "bundled", "find", "find_one", "names"]

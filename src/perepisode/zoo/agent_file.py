@@ -1,12 +1,11 @@
-"""One trained agent as files that travel:
+"""A trained agent as portable files:
 
-NAME.safetensors     the rounded policy (see `rounding`); its header holds the digest of NAME.json
-NAME.json            what it is: run, device, code; what it does: the statistics of its judged episodes; licence;
-                     the policy's sha256.  Each file vouches for the other
-NAME.md              the same for people: a model card
-NAME.metrics.jsonl   its training curve, thinned; may be missing
+NAME.safetensors     the quantised policy (see `quantization`); its header contains the digest of NAME.json
+NAME.json            run, training device and versions, evaluation statistics, licence, sha256 of the policy
+NAME.md              model card for people
+NAME.metrics.jsonl   thinned training curve; optional
 
-All of it is read as plain data: nothing in it can run.
+The digests tie the first two files together.  All files are read as plain data; nothing in them is executed.
 """
 
 import base64
@@ -22,119 +21,119 @@ import numpy as np
 
 from perepisode import legacy, safe_io
 from perepisode.config import ConfigError, canonical
-from perepisode.runs import Run, described, write_atomically
+from perepisode.runs import Run, parse_run, write_atomically
 from perepisode.zoo import quantization
 
-FORMAT = 2  # of agent files; 1 is read too (legacy.py), any other refused
+FORMAT = 2  # of agent files; format 1 is upgraded when read (legacy.py)
 ENDING = ".safetensors"
 LICENCE = "MIT"
-LARGEST = 256 * 2**20  # bytes; a file beyond it is not an agent's
-FETCH = "fetch the agent again, or export it again from its run"
+MAX_BYTES = 256 * 2**20
+FETCH = "download the agent again or export it again from its run"
 
 
 @dataclass(frozen=True)
 class AgentFile:
-    """A trained agent on disk; `path` ends in .safetensors."""
+    """An exported agent; `path` ends in .safetensors."""
 
     path: Path
 
     done = True
     failed = None
 
-    def beside(self, ending: str) -> Path:
-        """A file of the same agent.  Names hold dots (`ser-w0.1`), so an ending is never taken for one of them."""
+    def sibling(self, ending: str) -> Path:
+        """Another file of this agent.  Not `Path.with_suffix`, because names contain dots (`ser-w0.1`)."""
         return self.path.with_name(self.path.name.removesuffix(ENDING) + ending)
 
     @property
     def metrics(self) -> Path:
-        return self.beside(".metrics.jsonl")
+        return self.sibling(".metrics.jsonl")
 
     @cached_property
-    def about(self) -> dict[str, Any]:
-        """What NAME.json says, both files being whole and belonging together; ConfigError otherwise."""
+    def metadata(self) -> dict[str, Any]:
+        """The content of NAME.json; ConfigError unless both files are intact and belong together."""
         return self._read()[0]
 
     def read(self) -> Run:
-        return described(self.about["run"], self.beside(".json"), FETCH)
+        return parse_run(self.metadata["run"], self.sibling(".json"), FETCH)
 
-    def kept(self, name: str) -> bytes | None:
-        """The content of the file that a setting of the run names; None where there is none."""
+    def stored_file(self, name: str) -> bytes | None:
+        """The content of the file that a setting of the run names; None if it is not stored."""
         try:
-            return base64.b64decode(self.about["files"][name], validate=True)
+            return base64.b64decode(self.metadata["files"][name], validate=True)
         except (KeyError, TypeError):
             return None
         except ValueError:
-            raise ConfigError(f"{self.beside('.json')} holds no readable {name}; {FETCH}") from None
+            raise ConfigError(f"{self.sibling('.json')} has no readable {name}; {FETCH}") from None
 
     @property
     def id(self) -> str:
-        """Of the policy itself: the first digits of its sha256."""
-        return self.about["policy"]["sha256"][:12]
+        """The first digits of the policy's sha256."""
+        return self.metadata["policy"]["sha256"][:12]
 
     def load(self) -> tuple[Run, dict[str, np.ndarray]]:
         """The run and its weights, float32."""
         from safetensors.numpy import load
 
-        about, content = self._read()
+        metadata, content = self._read()
         try:
-            return self.read(), quantization.restored(load(content), about["policy"]["rows"])
+            return self.read(), quantization.dequantize(load(content), metadata["policy"]["rows"])
         except ConfigError:
             raise
-        except Exception as error:  # safetensors raises its own kinds, NumPy others
-            raise ConfigError(f"{self.path} is no agent's policy ({safe_io.first_line(error)}); {FETCH}") from None
+        except Exception as error:  # safetensors and NumPy raise many types
+            raise ConfigError(f"{self.path} is not a policy ({safe_io.first_line(error)}); {FETCH}") from None
 
     def _read(self) -> tuple[dict[str, Any], bytes]:
-        about = _about(self.beside(".json"))
-        content = safe_io.content(self.path, FETCH, LARGEST)
-        if hashlib.sha256(content).hexdigest() != about["policy"]["sha256"]:
+        metadata = _read_metadata(self.sibling(".json"))
+        content = safe_io.read_bytes(self.path, FETCH, MAX_BYTES)
+        if hashlib.sha256(content).hexdigest() != metadata["policy"]["sha256"]:
             raise ConfigError(
-                f"{self.path} is damaged: its sha256 is not the one in {self.beside('.json').name}; {FETCH}"
+                f"{self.path} is damaged: its sha256 is not the one in {self.sibling('.json').name}; {FETCH}"
             )
-        if _stated(content) != _digest(about):
-            raise ConfigError(f"{self.beside('.json')} was changed after {self.path.name} was written for it; {FETCH}")
-        return legacy.agent(about) if about["format"] == 1 else about, content
+        if _header_digest(content) != _digest(metadata):
+            raise ConfigError(f"{self.sibling('.json')} was changed after {self.path.name} was written; {FETCH}")
+        return legacy.upgrade_agent(metadata) if metadata["format"] == 1 else metadata, content
 
 
 def write(
-    path: Path, about: Mapping[str, Any], weights: quantization.Weights, initial: quantization.Weights
+    path: Path, metadata: Mapping[str, Any], weights: quantization.Weights, initial: quantization.Weights
 ) -> AgentFile:
-    """Both files, the policy last: it alone makes the pair complete."""
+    """Write both files; the policy comes last and completes the pair."""
     from safetensors.numpy import save
 
-    tensors, sizes = quantization.rounded(weights, initial)
+    tensors, sizes = quantization.quantize(weights, initial)
     policy = {"quantization": quantization.METHOD, "rows": sizes}
-    about = {"format": FORMAT, **about, "licence": LICENCE, "policy": policy}
-    content = save({name: np.ascontiguousarray(x) for name, x in tensors.items()}, metadata={"json": _digest(about)})
+    metadata = {"format": FORMAT, **metadata, "licence": LICENCE, "policy": policy}
+    content = save({name: np.ascontiguousarray(x) for name, x in tensors.items()}, metadata={"json": _digest(metadata)})
     policy["sha256"] = hashlib.sha256(content).hexdigest()
     file = AgentFile(path)
-    write_atomically(file.beside(".json"), json.dumps(about, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomically(file.sibling(".json"), json.dumps(metadata, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     write_atomically(path, content)
     return file
 
 
-def _about(path: Path) -> dict[str, Any]:
-    about = safe_io.plain(path, FETCH)
-    if about.get("format") not in (1, FORMAT):
-        stated = about.get("format")
+def _read_metadata(path: Path) -> dict[str, Any]:
+    metadata = safe_io.read_json(path, FETCH)
+    version = metadata.get("format")
+    if version not in (1, FORMAT):
         raise ConfigError(
-            f"{path} has format {stated!r}, this version reads 1 and {FORMAT}; update perepisode or {FETCH}"
+            f"{path} has format {version!r}, this version reads 1 and {FORMAT}; update perepisode or {FETCH}"
         )
-    policy = about.get("policy")
+    policy, evaluation = metadata.get("policy"), metadata.get("judged" if version == 1 else "evaluation")
     if not isinstance(policy, dict) or not isinstance(policy.get("rows"), dict) or "sha256" not in policy:
-        raise ConfigError(f"{path} says nothing of its policy; {FETCH}")
-    if not isinstance(about.get("run"), dict) or not isinstance(about.get("evaluation", about.get("judged")), dict):
-        raise ConfigError(f"{path} says nothing of its run or of its episodes; {FETCH}")
-    return about
+        raise ConfigError(f"{path} does not describe its policy; {FETCH}")
+    if not isinstance(metadata.get("run"), dict) or not isinstance(evaluation, dict):
+        raise ConfigError(f"{path} does not describe its run or its evaluation; {FETCH}")
+    return metadata
 
 
-def _digest(about: Mapping[str, Any]) -> str:
-    """Of everything that NAME.json says but the policy's own digest, which depends on this one."""
-    policy = {key: value for key, value in about["policy"].items() if key != "sha256"}
-    return hashlib.sha256(canonical({**about, "policy": policy}).encode()).hexdigest()
+def _digest(metadata: Mapping[str, Any]) -> str:
+    """Digest of NAME.json without the policy's own digest, which depends on this one."""
+    policy = {key: value for key, value in metadata["policy"].items() if key != "sha256"}
+    return hashlib.sha256(canonical({**metadata, "policy": policy}).encode()).hexdigest()
 
 
-def _stated(content: bytes) -> str | None:
-    """The digest of NAME.json in the policy's header."""
+def _header_digest(content: bytes) -> str | None:
+    """The digest of NAME.json in the header of the policy."""
     try:
         length = int.from_bytes(content[:8], "little")
         return json.loads(content[8 : 8 + length])["__metadata__"]["json"]

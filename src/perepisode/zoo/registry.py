@@ -1,11 +1,10 @@
-"""Where trained agents are found: by the name of one that ships, by an exported file, or by run folder."""
+"""Finding trained agents: by the name of a bundled agent, by exported file or by run folder."""
 
 from functools import cache
 from pathlib import Path
 
 from perepisode.config import ConfigError
-from perepisode.runs import RunFolder
-from perepisode.runs import find as find_runs
+from perepisode.runs import RunFolder, find_run_folders
 from perepisode.zoo.agent_file import ENDING, AgentFile
 
 BUNDLED = Path(__file__).parent / "bundled"  # <dilemma>/<agent>.safetensors, part of the package
@@ -13,20 +12,20 @@ AgentSource = RunFolder | AgentFile
 
 
 def names() -> tuple[str, ...]:
-    """The agents that ship with the package."""
+    """The names of the bundled agents."""
     return tuple(
         path.relative_to(BUNDLED).as_posix().removesuffix(ENDING) for path in sorted(BUNDLED.glob(f"*/*{ENDING}"))
     )
 
 
 def find(name: str | Path) -> list[AgentSource]:
-    """Every trained agent that this names: run folders below a folder, an exported file, one that ships.
+    """Every trained agent of this name: the run folders in a folder, an exported file or a bundled agent.
 
-    What exists on disk comes first, so a folder of one's own is never mistaken for a name.
+    Existing paths take precedence, so a local folder is never mistaken for a bundled agent.
     """
     path = Path(name)
     if path.is_dir():
-        return list(find_runs(path))
+        return list(find_run_folders(path))
     if path.name.endswith((ENDING, ".json")):
         file = AgentFile(path.with_name(path.name.removesuffix(".json").removesuffix(ENDING) + ENDING))
         if file.path.is_file():
@@ -34,27 +33,25 @@ def find(name: str | Path) -> list[AgentSource]:
     known = names()
     if path.as_posix() in known:
         return [bundled_agent(path.as_posix())]
-    wrong = "is neither a run folder nor an agent's file" if path.exists() else "does not exist"
-    raise ConfigError(f"{name} {wrong}; the agents that ship are {', '.join(known)}")
+    problem = "is neither a run folder nor an agent file" if path.exists() else "does not exist"
+    raise ConfigError(f"{name} {problem}; the bundled agents are {', '.join(known)}")
 
 
 def bundled_agent(name: str) -> AgentFile:
     return AgentFile(BUNDLED / f"{name}{ENDING}")
 
 
-def one(name: str | Path) -> AgentSource:
-    """The one agent that this names."""
+def find_one(name: str | Path) -> AgentSource:
+    """The only agent of this name."""
     found = find(name)
     if not found:
-        raise ConfigError(
-            f"{name} holds no run folder; name a run folder, an agent's file or one of {', '.join(names())}"
-        )
+        raise ConfigError(f"{name} has no run folder; name a run folder, an agent file or one of {', '.join(names())}")
     if len(found) > 1:
-        raise ConfigError(f"{name} holds {len(found)} runs; name one of them")
+        raise ConfigError(f"{name} has {len(found)} runs; name one of them")
     return found[0]
 
 
 @cache
 def bundled() -> dict[str, AgentFile]:
-    """The agents that ship, by the id of their run; starts no device."""
-    return {file.about["run"]["id"]: file for file in map(bundled_agent, names())}
+    """The bundled agents by the id of their run; starts no device."""
+    return {file.metadata["run"]["id"]: file for file in map(bundled_agent, names())}

@@ -1,7 +1,7 @@
-"""What one Craftax step did to mobs and wood, read between Craftax's own phases.
+"""Effects of one Craftax step on mobs and wood, read between the phases of the step.
 
 Phases of a step: A before `do_action` (after the floor change), B after it, C after `update_mobs` and before
-`spawn_mobs`.  All slots are those of the floor the player is on in phase A; nothing dies on any other floor.
+`spawn_mobs`.  All slots belong to the player's floor in phase A; mobs on other floors cannot die.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from perepisode.pytree import pytree
 
 @pytree
 class Events:
-    """One step's deaths.  `killed_*` is exact; `paper_*` is mask dropped and health <= 0 over the whole step."""
+    """The deaths of one step: `killed_*` is exact, `paper_*` is mask cleared and health <= 0 over the whole step."""
 
     killed_passive: jax.Array  # bool[3]: melee (A & ~B) or projectile (B & ~C & health <= 0)
     killed_melee: jax.Array  # bool[3]

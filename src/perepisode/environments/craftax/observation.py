@@ -1,8 +1,8 @@
-"""What the agent sees: 430 bytes to store, expanded to upstream's 8268 features where a network reads them.
+"""Observations: 430 bytes in storage, expanded to upstream's 8268 features as network input.
 
 Upstream's symbolic view is 99 cells of 37 blocks, 5 items, 40 mob channels (5 classes of 8 types) and a light
-bit, then 51 scalars.  Cells in darkness, and those beyond the map, show nothing at all; so darkness is an
-index past the last block, whose one-hot row is zero, and the light bit follows from it.
+bit, then 51 scalars.  Cells in darkness or outside the map show nothing, so darkness is encoded as an index past the
+last block, whose one-hot row is zero; the light bit follows from it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ KILLS_TO_OPEN_LADDER = 8
 
 @pytree
 class Observation:
-    """One view.  Cells are row by row."""
+    """One view, with cells in row-major order."""
 
-    blocks: jax.Array  # uint8[99], DARK_BLOCK where nothing is seen
-    items: jax.Array  # uint8[99], DARK_ITEM where nothing is seen
+    blocks: jax.Array  # uint8[99], DARK_BLOCK where dark
+    items: jax.Array  # uint8[99], DARK_ITEM where dark
     mobs: jax.Array  # uint16[14]: cell * 40 + class * 8 + type, or UNSEEN
     scalars: jax.Array  # float32[51], as upstream computes them
 
 
 def observe(state) -> Observation:
-    """The view of a Craftax state: upstream's `EnvState`, or one with its field names and smaller numbers."""
+    """The observation of a Craftax state: upstream's `EnvState` or the fast engine's `State`."""
     corner = state.player_position.astype(jnp.int32) - jnp.array(VIEW) // 2
     rows, columns = corner[0] + jnp.arange(ROWS)[:, None], corner[1] + jnp.arange(COLUMNS)[None, :]
     height, width = state.map.shape[-2:]
@@ -72,16 +72,15 @@ def upstream_vector(observation: Observation) -> jax.Array:
 
 
 def _visible_mobs(state, corner: jax.Array, lit: jax.Array) -> jax.Array:
-    """Where upstream's renderer leaves a one, slot by slot.
+    """The ones that upstream's renderer writes, by slot.
 
-    It writes every slot in turn, the living as one and the dead or distant as zero, at an index that wraps
-    round when negative.  So the last slot to write a (cell, channel) decides it, and a stale slot can hide a
-    living mob.
+    It writes every slot in turn: one for living mobs, zero for dead or distant ones, at an index that wraps around when
+    negative.  The last slot written to a (cell, channel) therefore wins, and a stale slot can hide a living mob.
     """
     mobs = [getattr(state, name) for name in MOB_CLASSES]
 
     def on_floor(field):
-        # Joined before the floor is picked: one gather for all classes.
+        # concatenated before indexing the floor: one gather for all classes
         return jnp.concatenate([getattr(m, field) for m in mobs], axis=1)[state.player_level]
 
     classes = np.repeat(np.arange(len(mobs)), [m.mask.shape[1] for m in mobs])

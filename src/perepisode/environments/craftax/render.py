@@ -1,4 +1,4 @@
-"""Craftax's own pictures."""
+"""Frames drawn by Craftax's renderer."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ from craftax.craftax.constants import load_all_textures_given_size
 
 from perepisode.environments.craftax import engine
 
-BLOCK = 16  # pixels a tile; Craftax's textures are drawn at this size
+BLOCK = 16  # pixels per tile, the native size of Craftax's textures
 
 
 def draw(game: Any) -> jax.Array:
-    """uint8[row, column, 3], without Craftax's night noise, which hides what is to be seen and does not compress."""
+    """uint8[row, column, 3], without Craftax's night noise, which hides the scene and compresses poorly."""
     state = engine.to_upstream(game) if isinstance(game, engine.State) else game
     return jnp.clip(jnp.round(_pixels()(state)), 0, 255).astype(jnp.uint8)
 
@@ -29,10 +29,10 @@ def _pixels() -> Callable[[Any], jax.Array]:
 
 @contextmanager
 def _textures_of_one_size() -> Iterator[None]:
-    """Craftax would draw its textures in three sizes and write them into its own installed folder; one is enough."""
-    whole = renderer.load_all_textures
+    """Load one texture size only: Craftax would load three and cache them in its installation folder."""
+    original = renderer.load_all_textures
     renderer.load_all_textures = lambda: {BLOCK: load_all_textures_given_size(BLOCK)}
     try:
         yield
     finally:
-        renderer.load_all_textures = whole
+        renderer.load_all_textures = original

@@ -1,8 +1,8 @@
-"""Craftax's own step, taken apart just enough to see who dies: slow, and right by construction.
+"""Craftax's own step, split into its phases to detect deaths exactly: slow, but correct by construction.
 
 The sub-calls, their order and their key splits are those of `craftax_step`, so the next state and the reward
-are upstream's bit for bit.  Between them the mob masks are read (phases A, B and C of `events`), which the
-whole step does not allow: a slot emptied by a kill can be filled again by `spawn_mobs` before the step ends.
+are upstream's bit for bit.  The mob masks are read between them (phases A, B and C of `events`), because the state
+after the step is not enough: `spawn_mobs` can refill a slot that a kill emptied earlier in the same step.
 """
 
 from dataclasses import replace
@@ -21,17 +21,17 @@ from perepisode.environments.craftax.events import Events
 
 PARAMS = EnvParams()
 SIZES = StaticEnvParams()
-TREES = tuple(block.value for block in (BlockType.TREE, BlockType.FIRE_TREE, BlockType.ICE_SHRUB))  # all give wood
+TREES = tuple(block.value for block in (BlockType.TREE, BlockType.FIRE_TREE, BlockType.ICE_SHRUB))  # all yield wood
 
 
 def reset(key: Key) -> EnvState:
-    """A fresh world: upstream's `reset_env` without its observation."""
+    """A newly generated world: upstream's `reset_env` without the observation."""
     _, key_world = jax.random.split(key)
     return generate_world(key_world, PARAMS, SIZES)
 
 
 def step(key: Key, state: EnvState, action: Any) -> tuple[EnvState, jax.Array, Events]:
-    """One step of `craftax_step` → next state, reward, and what died in it."""
+    """One step of `craftax_step` → next state, reward and events."""
     before = state
     action = jnp.where(state.is_sleeping | state.is_resting, Action.NOOP.value, action)
     key, key_action = jax.random.split(key)
@@ -63,7 +63,7 @@ def step(key: Key, state: EnvState, action: Any) -> tuple[EnvState, jax.Array, E
 
 
 def end_cause(state) -> jax.Array:
-    """The parts of upstream's `is_game_over` told apart.  A dead player has lost, whatever else is true."""
+    """The reason for upstream's `is_game_over`.  Death takes precedence over all others."""
     dead = state.player_health <= 0
     won = has_beaten_boss(state, SIZES)
     timeout = state.timestep >= PARAMS.max_timesteps
@@ -75,7 +75,7 @@ def end_cause(state) -> jax.Array:
 
 
 def _act_apart_from_melee(key_book: Key, key_enchant: Key, state: EnvState, action: Any) -> EnvState:
-    """What the player can do between phases B and C; none of it hurts a mob yet."""
+    """The player's actions between phases B and C, none of which damages a mob."""
     state = game_logic.place_block(state, action, SIZES)
     state = game_logic.shoot_projectile(state, action, SIZES)
     state = game_logic.cast_spell(state, action, SIZES)
@@ -88,7 +88,7 @@ def _act_apart_from_melee(key_book: Key, key_enchant: Key, state: EnvState, acti
 
 
 def _reward(before: EnvState, after: EnvState) -> jax.Array:
-    """Newly unlocked achievements at their weights, plus a tenth of the change of health."""
+    """Weights of newly unlocked achievements plus 0.1 times the change in health."""
     unlocked = after.achievements.astype(int) - before.achievements.astype(int)
     return (unlocked * ACHIEVEMENT_REWARD_MAP).sum() + (after.player_health - before.player_health) * 0.1
 
@@ -113,10 +113,10 @@ def _events(before: EnvState, a: EnvState, b: EnvState, c: EnvState, after: EnvS
 
 
 class _Deaths(NamedTuple):
-    """What became of one class of mobs on the player's floor."""
+    """Deaths and despawns of one class of mobs on the player's floor."""
 
     killed: jax.Array  # bool[slot]
-    paper: jax.Array  # bool[slot], killed as the paper sees it
+    paper: jax.Array  # bool[slot], killed according to the paper's detector
     despawned: jax.Array  # int32
 
 

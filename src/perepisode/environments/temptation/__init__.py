@@ -1,4 +1,4 @@
-"""The miniature: forty working steps, now and then a temptation.  Its exact optima stand in `exact`."""
+"""Temptation, a small environment with known exact optima (`exact`): 40 steps of paid work, some with an offer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree
 from perepisode.settings import setting
 
-MINIATURE = PPOConfig(
+TEMPTATION_PPO = PPOConfig(
     num_envs=64,
     num_steps=40,
     num_minibatches=4,
@@ -18,13 +18,14 @@ MINIATURE = PPOConfig(
     hidden_size=16,
     precision="fp32",
 )
-"""For a laptop.  Small; λ near 1 because episodes are short; a large step size for a sharp edge at the budget.  And a
-strong entropy bonus: a high price soon teaches "never", and only an agent that still tries learns "only if it pays"; it
-costs little precision, because what is at stake in a choice is large against it.  Chosen on SER(0.408) and ESR(k=1),
-six seeds each, the study's three among them; now and then a seed of SER + R_acc at 0.408 still stays at "never"."""
+"""Settings for a laptop.  λ is near 1 because episodes are short; the learning rate is large so that the policy learns
+a sharp threshold at the budget.  The entropy bonus is strong: a high price quickly teaches "never accept", and only an
+agent that keeps exploring learns "accept if it pays"; the bonus costs little precision because it is small against the
+stakes.  Tuned on SER (scalarised expected returns, w = 0.408) and ESR (expected scalarised returns, k = 1) with six
+seeds each, including the study's three.  An occasional seed of SER+R_acc at 0.408 still learns "never accept"."""
 
-# Prices are 10 w and no gain is above 5: heavier weights would all give the same agent, which takes nothing.
-# w = 0.408 is the price at which a linear agent earns what the best k = 1 agent earns.
+# The price is 10 w and no gain exceeds 5, so all larger weights give the same agent, which never accepts.
+# At w = 0.408 the optimal linear agent earns as much as the optimal agent with k = 1.
 SWEEP = SweepGrid(
     weights=(0.1, 0.2, 0.3, 0.408),
     matched_weights=(0.3, 0.408),
@@ -37,24 +38,24 @@ SWEEP = SweepGrid(
 @pytree
 class TemptationState:
     time: jax.Array  # int32, steps taken
-    present: jax.Array  # bool, whether this step tempts
-    gain: jax.Array  # float32, what yielding would pay now
+    present: jax.Array  # bool, whether there is an offer
+    gain: jax.Array  # float32, what accepting would pay
 
 
 @register_env
 class Temptation(Environment):
-    """Each step pays `wage`; with probability `chance` a temptation of g ~ U(0, gain) appears.
+    """Each step pays `wage`; with probability `offer_prob` there is an offer of g ~ U(0, max_gain).
 
-    Action 1 takes it: it pays g on top and is one violation.  Action 0 works on.
+    Action 1 accepts the offer, which pays g in addition and is one violation.  Action 0 declines.
     """
 
-    horizon: int = setting(40, "steps of an episode", low=1, high=2**30)
-    wage: float = setting(0.75, "what each step pays")
-    offer_prob: float = setting(0.1, "how often a step tempts", low=0, high=1)
-    max_gain: float = setting(5.0, "the most that yielding pays", above=0)
+    horizon: int = setting(40, "number of steps per episode", low=1, high=2**30)
+    wage: float = setting(0.75, "task reward of every step")
+    offer_prob: float = setting(0.1, "probability of an offer in each step", low=0, high=1)
+    max_gain: float = setting(5.0, "largest gain of an offer", above=0)
 
     name, dilemmas, info_keys, actions = "temptation", ("temptation",), ("offers",), 2
-    ppo, sweep, population_size = MINIATURE, SWEEP, 48
+    ppo, sweep, population_size = TEMPTATION_PPO, SWEEP, 48
     eval_config = EvalConfig(num_envs=256, num_steps=480)
     stakes = "Temptations"
 
@@ -74,7 +75,7 @@ class Temptation(Environment):
         return after, outcome
 
     def observe(self, state):
-        """[time left, presence, gain], each in [0, 1]; the gain is seen only while a temptation is there."""
+        """[remaining time, presence, gain], each in [0, 1]; the gain is visible only while there is an offer."""
         left = 1.0 - state.time / self.horizon
         present = state.present.astype(jnp.float32)
         return jnp.stack([left, present, present * state.gain / self.max_gain])
@@ -84,7 +85,7 @@ class Temptation(Environment):
         return self.horizon
 
     def violation_possible(self, state):
-        """bool[dilemma]: a temptation is there to be taken."""
+        """bool[dilemma]: there is an offer."""
         return state.present[None]
 
     def describe(self, action, outcome):
@@ -94,7 +95,7 @@ class Temptation(Environment):
         return jnp.where(state.present, state.gain, 0.0)
 
     def footprint(self):
-        """As tracing finds it (a test compares): planning needs no JAX."""
+        """Constant, as determined by tracing (a test compares), so that planning needs no JAX."""
         return Footprint(state=9, observation=12, features=3)
 
     @property

@@ -1,4 +1,4 @@
-"""How every figure is drawn: look, size, files, inline SVG that follows the page, names beside points."""
+"""Shared by all figures: style, size, files, inline SVG that follows the page's colours, labels of points."""
 
 import io
 import re
@@ -16,25 +16,25 @@ from matplotlib.patheffects import withStroke
 
 from perepisode.report.style import INK, PAPER, on_dark
 
-WIDTH = 6.0  # inches: large enough letters on a telephone, where the figure is as wide as the screen
+WIDTH = 6.0  # inches: text stays legible on a phone, where the figure is as wide as the screen
 DPI = 200
 _HALO = [withStroke(linewidth=2.2, foreground=PAPER)]
-_LOOK = Path(__file__).with_name("report.mplstyle")
-_COLOUR = re.compile(r"(?<=: )#[0-9a-f]{6}\b")  # after a property's name; an address has none before it
+_STYLE = Path(__file__).with_name("report.mplstyle")
+_COLOUR = re.compile(r"(?<=: )#[0-9a-f]{6}\b")  # after a property name, which an address lacks
 
 
 class Drawing(NamedTuple):
-    """A figure, its data, and the sentence that says what to see in it."""
+    """A figure, its data and its caption."""
 
     figure: Figure
     frame: pd.DataFrame
     caption: str
-    title: str = ""  # where what is drawn decides it
+    title: str = ""  # instead of the declared title
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """A figure as the page shows it."""
+    """A figure as the page and the exports use it."""
 
     name: str
     title: str
@@ -45,26 +45,26 @@ class Drawn:
 
 
 def style():
-    """The report's look, as a context: the caller's matplotlib settings are left alone."""
-    return mpl.rc_context(fname=_LOOK)
+    """The report's matplotlib style, as a context."""
+    return mpl.rc_context(fname=_STYLE)
 
 
 def sheet(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Figure, Any]:
-    """A figure as wide as the page and its axes, as matplotlib gives them: one, or an array."""
+    """A figure as wide as the page, and what `subplots` returns."""
     figure = Figure((WIDTH, height), layout="constrained")
     return figure, figure.subplots(rows, columns, **options)
 
 
-def drawn(name: str, title: str, made: Drawing) -> Drawn:
-    svg = to_svg(made.figure, name)
-    made.figure.set_layout_engine("none")  # laid out once, and the same in every file
-    return Drawn(name, title, made.caption, svg, made.frame, made.figure)
+def drawn(name: str, title: str, drawing: Drawing) -> Drawn:
+    svg = to_svg(drawing.figure, name)
+    drawing.figure.set_layout_engine("none")  # keep this layout in every file
+    return Drawn(name, title, drawing.caption, svg, drawing.frame, drawing.figure)
 
 
 def to_svg(figure: Figure, name: str) -> str:
-    """Inline SVG: no prolog, no metadata, no address; ids differ from those of every other figure."""
+    """Inline SVG without prolog, metadata and addresses; its ids are unique on the page."""
     buffer = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": name}, _LOOK):
+    with mpl.rc_context({"svg.hashsalt": name}, _STYLE):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     _, start, text = buffer.getvalue().partition("<svg")
     text = start + re.sub(r'<metadata>.*?</metadata>|<!--.*?-->| xmlns(:\w+)?="[^"]*"', "", text, flags=re.DOTALL)
@@ -73,51 +73,50 @@ def to_svg(figure: Figure, name: str) -> str:
 
 
 def standalone(svg: str) -> str:
-    """Inline SVG as a file of its own."""
+    """Inline SVG as a separate file."""
     names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     return svg.replace("<svg", f"<svg {names}", 1)
 
 
-def written(one: Drawn, kind: str) -> bytes:
-    """The figure's file of a kind: svg, pdf or png; the same bytes whenever it is made."""
+def encoded(figure: Drawn, kind: str) -> bytes:
+    """The figure as svg, pdf or png; always the same bytes."""
     if kind == "svg":
-        return standalone(one.svg).encode()
+        return standalone(figure.svg).encode()
     buffer = io.BytesIO()
     with style():
-        one.figure.savefig(buffer, format=kind, dpi=DPI, metadata={"CreationDate": None} if kind == "pdf" else None)
+        figure.figure.savefig(buffer, format=kind, dpi=DPI, metadata={"CreationDate": None} if kind == "pdf" else None)
     return buffer.getvalue()
 
 
 def followed(colour: str) -> str:
-    """A colour in CSS that a dark page may replace."""
+    """A CSS colour that a dark page can replace."""
     return f"var(--{colour[1:]}, {colour})"
 
 
 def following(svg: str) -> str:
-    """Inline SVG whose colours a dark page may replace."""
+    """Inline SVG whose colours a dark page can replace."""
     return _COLOUR.sub(lambda found: followed(found[0]), svg)
 
 
 def dark_colours(texts: Iterable[str]) -> dict[str, str]:
-    """What a dark page replaces: every colour in these texts, and what it is there."""
-    return {colour: on_dark(colour) for colour in sorted({one for text in texts for one in _COLOUR.findall(text)})}
+    """Every colour in these texts, and its replacement on a dark page."""
+    return {colour: on_dark(colour) for colour in sorted({found for text in texts for found in _COLOUR.findall(text)})}
 
 
 def name_points(axes: Axes, named: Sequence[tuple[float, float, str]]) -> set[str]:
-    """Write each (x, y, name) beside its point where it hits neither a name, a point nor the frame.
+    """Write each (x, y, name) next to its point where it overlaps neither a name, a point nor the frame.
 
-    Earlier entries choose first; a name without room is left out rather than written over another.  Returns those
-    that found room.
+    Earlier entries have priority; a name without room is omitted.  Returns the names that are written.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
     scale = figure.dpi / 72
-    places = axes.transData.transform([(x, y) for x, y, _ in named]) / scale if named else []
+    positions = axes.transData.transform([(x, y) for x, y, _ in named]) / scale if named else []
     frame = np.array(axes.get_window_extent().extents) / scale
-    taken = [(px - 4, py - 4, px + 4, py + 4) for px, py in places]
+    taken = [(px - 4, py - 4, px + 4, py + 4) for px, py in positions]
     written = set()
-    for (x, y, name), (px, py) in zip(named, places):
+    for (x, y, name), (px, py) in zip(named, positions):
         wide, high = 5.2 * len(name), 9.0
         for dx, dy in ((6, -12), (6, 4), (-6 - wide, 4), (-6 - wide, -12), (-wide / 2, 8), (-wide / 2, -17)):
             box = (px + dx, py + dy, px + dx + wide, py + dy + high)

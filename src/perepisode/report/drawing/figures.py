@@ -1,4 +1,4 @@
-"""The figures that compare agents.  Each function returns a drawing: the figure, its data, its caption."""
+"""The figures that compare agents.  Each function returns a drawing: a figure, its data and its caption."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,15 +29,15 @@ from perepisode.report.style import (
     dilemma_name,
     esr,
     look,
-    of_family,
     per_episode,
+    with_constraint,
 )
 
-MAX_BARS = 13  # counts with a bar of their own; more are read from the share of episodes beyond each
+MAX_BARS = 13  # one per count; more counts are shown as shares over each level only
 
 
 def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
-    """Mean return against mean violations an episode, with the matched band and % of unconstrained return."""
+    """Mean return against mean violations per episode, with the matched band and the share of unconstrained return."""
     figure, axes = sheet(4.1)
     compared = [chosen, *matched.partners(view, chosen)]
     _draw_methods(axes, view, view.methods)
@@ -45,14 +45,14 @@ def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
     axes.set_xlim(left=-0.03 * axes.get_xlim()[1])
     named = [*compared, *(point for point in view.main if point not in compared)]
     written = name_points(axes, [(mean_of(point), point.mean_return, name_of(point)) for point in named])
-    close = [point for point in compared if matched.same(matched.RETURN, chosen, point)]
+    matching = [point for point in compared if matched.is_matched(matched.RETURN, chosen, point)]
     name = dilemma_name(view.dilemma)
-    caption = f"{name}: mean return against mean {view.harm.each}{over_seeds(view.main)}."
-    if len(close) > 1:
-        _matched_band(axes, close)
-        caption += f" The band holds the agents whose return is that of {chosen.label} within the seeds' error."
+    caption = f"{name}: mean return against mean {view.measure.per_episode}{over_seeds(view.main)}."
+    if len(matching) > 1:
+        _matched_band(axes, matching)
+        caption += f" Band: agents matched with {chosen.label} in return."
     if _percent_axis(axes, view):
-        caption += " The right axis is the share of the unconstrained return."
+        caption += " Right axis: share of the unconstrained return."
     marks.legend(axes, written, loc="lower right")
     return Drawing(figure, _frontier_frame(view), caption)
 
@@ -69,37 +69,41 @@ def both_frontiers(views: Sequence[View]) -> Drawing:
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
     frame = pd.concat([_frontier_frame(view).assign(dilemma=view.dilemma) for view in views])
     seeds = over_seeds([point for view in views for point in view.main])
-    return Drawing(figure, frame, f"Return against violations an episode on every dilemma that binds{seeds}.")
+    return Drawing(figure, frame, f"Return against violations per episode on every binding dilemma{seeds}.")
 
 
 def esr_family(view: View) -> Drawing:
-    """All of ESR's arms on the frontier, the other methods as one pale band for reference."""
+    """All arms of ESR on the frontier, with the other methods as one pale band."""
     figure, axes = sheet(3.9)
     others = np.array([(point.mean_return, mean_of(point)) for point in view.main if point.method not in esr()])
     if len(others):
         best = others[compare.frontier(others)]
         best = best[np.argsort(best[:, 1])]
-        axes.plot(best[:, 1], best[:, 0], color=GRID, lw=7, solid_capstyle="round", label="the other methods' best")
+        axes.plot(
+            best[:, 1], best[:, 0], color=GRID, lw=7, solid_capstyle="round", label="frontier of the other methods"
+        )
         axes.plot(others[:, 1], others[:, 0], "o", color=FAINT, ms=4)
     family = view.of(*esr())
     _draw_methods(axes, view, dict.fromkeys(point.method for point in family))
     written = name_points(axes, [(mean_of(point), point.mean_return, name_of(point)) for point in family])
     _percent_axis(axes, view)
     marks.legend(axes, written, loc="lower right")
-    return Drawing(figure, _frontier_frame(view), "ESR's agents beside the best of all other methods (pale).")
+    return Drawing(figure, _frontier_frame(view), "ESR agents and the frontier of all other methods (pale).")
 
 
 def _draw_methods(axes: Axes, view: View, methods: Iterable[str]) -> None:
     for method in methods:
         own = view.of(method)
-        draw_points(axes, method, [point.interval(metrics.mean) for point in own], [point.gained for point in own])
-    marks.against_mean(axes, view.harm, "mean return")
+        draw_points(
+            axes, method, [point.interval(metrics.mean) for point in own], [point.return_interval for point in own]
+        )
+    marks.against_mean(axes, view.measure, "mean return")
 
 
 def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Sequence[float]]) -> Drawing | None:
-    """Share of episodes by violation count: one row an agent, seeds as dots, hatched where over budget.
+    """Share of episodes by violation count: one row per agent, seeds as dots, hatched over the budget.
 
-    None where there are more counts than bars to be seen.
+    None if there are too many counts for one bar each.
     """
     most = int(max(seed.counts.max() for point in points for seed in point.seeds))
     if most >= MAX_BARS:
@@ -121,7 +125,7 @@ def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Se
         for point, share in zip(points, shares)
         for name, value in zip(names, share.mean(axis=0))
     ]
-    caption = "Violations an episode."
+    caption = "Share of episodes by number of violations."
     if any(len(point.seeds) > 1 for point in points):
         caption += " Bars: mean over seeds; dots: each seed."
     if budget == budget:
@@ -132,29 +136,29 @@ def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Se
 
 
 def budget_sweep(view: View) -> Drawing:
-    """Return and worst-tenth mean against the budget: per episode (ESR) or in expectation (Lagrangian)."""
+    """Return and CVaR against the budget: per episode (ESR) or in expectation (Lagrangian)."""
     figure, (top, bottom) = sheet(4.6, 2, sharex=True)
     rows = []
-    for method in (name for name in (*per_episode(), *of_family(ConstraintType.MEAN)) if name in view.methods):
-        sweeps: dict[str, list[dict]] = {}  # by what an arm says beside its budget
+    for method in (name for name in (*per_episode(), *with_constraint(ConstraintType.MEAN)) if name in view.methods):
+        sweeps: dict[str, list[dict]] = {}  # by the arm's other settings
         for point in sorted(view.of(method), key=lambda point: point.value):
             if point.budget == point.budget:
                 row = {"agent": point.label, "method": method, "budget": point.budget}
-                row["return"], row["return_ci"], _ = point.gained
+                row["return"], row["return_ci"], _ = point.return_interval
                 row["cvar"], row["cvar_ci"], _ = point.tail
                 rows.append(row)
                 sweeps.setdefault(point.arm.partition(", ")[2], []).append(row)
         for line, (more, own) in zip(itertools.cycle(("-", "--", ":", "-.")), sweeps.items()):
             _sweep_lines(top, bottom, method, own, more, line)
     limit = max(row["budget"] for row in rows)
-    bottom.plot([0, limit], [0, limit], "--", color=FAINT, lw=1, label=f"{view.harm.tail} = budget")
+    bottom.plot([0, limit], [0, limit], "--", color=FAINT, lw=1, label=f"{view.measure.cvar_heading} = budget")
     top.set_ylabel("mean return")
-    bottom.set(xlabel="budget (violations an episode)", ylabel=f"{view.harm.cvar} ({view.harm.name})")
+    bottom.set(xlabel="budget (violations per episode)", ylabel=f"{view.measure.cvar_heading} ({view.measure.name})")
     bottom.set_ylim(bottom=0)
     figure.legend(*bottom.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     caption = (
-        "What a wider budget buys. ESR states it for every episode (k), the Lagrangian in expectation (d). "
-        f"Below the dashed line the {view.harm.tail} of the episodes keeps the budget on average."
+        "Return and tail for larger budgets: per episode (k) or in expectation (d). Below the dashed line, even the "
+        f"{view.measure.worst_episodes} keep the budget on average."
     )
     return Drawing(figure, pd.DataFrame(rows), caption)
 
@@ -170,7 +174,7 @@ def _matched_band(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def _percent_axis(axes: Axes, view: View) -> bool:
-    """A second axis on the right; False where there is no unconstrained return to be a share of."""
+    """Add a second axis on the right; False without a positive unconstrained return."""
     if view.unconstrained is None or view.unconstrained.mean_return <= 0:
         return False
     scale = view.unconstrained.mean_return
@@ -185,14 +189,14 @@ def _frontier_frame(view: View) -> pd.DataFrame:
     rows = []
     for point in view.main:
         row = {"agent": point.label, "method": point.method, "arm": point.arm, "seeds": len(point.seeds)}
-        row["return"], row["return_ci"], _ = point.gained
+        row["return"], row["return_ci"], _ = point.return_interval
         row["violations"], row["violations_ci"], _ = point.interval(metrics.mean)
         rows.append(row)
     return pd.DataFrame(rows)
 
 
 def seed_shares(point: Point, edges: np.ndarray) -> np.ndarray:
-    """[seed, bin] share of episodes; a alpha of a violation counts up."""
+    """[seed, bin] share of episodes; fractional violations are rounded up."""
     bins = list(itertools.pairwise(edges))
     return np.array([[metrics.share_at(np.ceil(seed.counts), *ends) for ends in bins] for seed in point.seeds])
 
@@ -201,21 +205,21 @@ def _draw_distribution(axes: Axes, point: Point, shares, edges, budget: float, e
     colour = look(point.method).colour
     over = edges[:-1] > budget if budget == budget else np.zeros(len(edges) - 1, bool)
     means = shares.mean(axis=0)
-    places = np.arange(len(means))
-    axes.bar(places[~over], means[~over], width=0.72, color=colour)
-    axes.bar(places[over], means[over], width=0.72, facecolor="none", edgecolor=OVER, hatch="////", linewidth=1.1)
+    bins = np.arange(len(means))
+    axes.bar(bins[~over], means[~over], width=0.72, color=colour)
+    axes.bar(bins[over], means[over], width=0.72, facecolor="none", edgecolor=OVER, hatch="////", linewidth=1.1)
     seen = means > 0
     for seed in shares:
-        axes.plot(places[seen], seed[seen], ".", color=INK, ms=3, alpha=0.6)
+        axes.plot(bins[seen], seed[seen], ".", color=INK, ms=3, alpha=0.6)
     tops = shares.max(axis=0)
     if exact is not None:
-        known = min(len(exact), len(places))
-        axes.plot(places[:known], exact[:known], "x", color=INK, ms=6)
+        known = min(len(exact), len(bins))
+        axes.plot(bins[:known], exact[:known], "x", color=INK, ms=6)
         tops[:known] = np.maximum(tops[:known], exact[:known])
-    for place, mean, top, beyond in zip(places, means, tops, over):
+    for position, mean, top, beyond in zip(bins, means, tops, over):
         if mean > 0:
             text = percent(mean) if mean >= 0.001 else "< 0.1 %"
-            axes.annotate(text, (place, top), (0, 4), textcoords="offset points", ha="center",
+            axes.annotate(text, (position, top), (0, 4), textcoords="offset points", ha="center",
                           fontsize=8.5, color=OVER if beyond else INK)  # fmt: skip
     axes.set_title(point.label, loc="right", fontsize=10, fontweight="bold", y=0.72)
     axes.yaxis.set_major_locator(MaxNLocator(3))

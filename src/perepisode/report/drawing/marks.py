@@ -1,4 +1,4 @@
-"""What figures have in common: agents as points with intervals, exact optima, limits, axes, legends."""
+"""Shared by figures: agents as points with intervals, exact optima, limits, axes, legends."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -15,32 +15,38 @@ from perepisode.report.cost_measure import CostMeasure
 from perepisode.report.statistics.points import Point
 from perepisode.report.style import INK, OVER, look, per_episode, sweeps
 
-FIT = 5  # entries of a legend beside the marks
+FIT = 5  # entries that a legend inside the axes has room for
 
 
 def draw_points(
-    axes: Axes, method: str, means: list[Interval], heights: list[Interval], joined: bool = True, harm: bool = False
+    axes: Axes,
+    method: str,
+    means: list[Interval],
+    heights: list[Interval],
+    joined: bool = True,
+    nonnegative: bool = False,
 ) -> None:
-    """A method's arms with their intervals, joined where they are a sweep; `harm` says that heights are harm too."""
+    """A method's arms with their intervals, joined if they are a sweep; bars of `nonnegative` heights end at zero."""
     label, colour, marker, line = look(method)
     x, y = ([interval.mean for interval in each] for each in (means, heights))
     axes.errorbar(
-        x, y, halves(heights, harm), halves(means), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.45, zorder=2,
+        x, y, halves(heights, nonnegative), halves(means), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.45,
+        zorder=2,
     )  # fmt: skip
     axes.plot(x, y, label=label, color=colour, marker=marker, ms=7, lw=1.1, mec="white", mew=0.6,
               linestyle=line if joined and sweeps(method) else "none",
               zorder=4 if method in per_episode() else 3)  # fmt: skip
 
 
-def halves(intervals: Sequence[Interval], harm: bool = True) -> np.ndarray:
+def halves(intervals: Sequence[Interval], nonnegative: bool = True) -> np.ndarray:
     """How far intervals reach down and up."""
-    if harm:
-        return np.transpose([CostMeasure.bar(interval.mean, interval.half) for interval in intervals])
+    if nonnegative:
+        return np.transpose([CostMeasure.error_bar(interval.mean, interval.half) for interval in intervals])
     return np.nan_to_num([[interval.half for interval in intervals]] * 2)
 
 
 def over_seeds(points: Sequence[Point]) -> str:
-    """What the bars about a mark are, in a caption; one seed alone has none."""
+    """What the error bars are, for a caption; one seed has none."""
     return " (± 95 % t interval over seeds)" if any(len(point.seeds) > 1 for point in points) else ""
 
 
@@ -52,7 +58,7 @@ def draw_exact(axes: Axes, exact: Sequence[dict], key: str, line: str = ":") -> 
 
 
 def name_of(point: Point) -> str:
-    """Beside its marker, whose method the legend tells."""
+    """The label next to a marker; the legend names the method."""
     return point.arm or look(point.method).label
 
 
@@ -60,13 +66,13 @@ def mean_of(point: Point) -> float:
     return point.interval(metrics.mean).mean
 
 
-def against_mean(axes: Axes, harm: CostMeasure, height: str) -> None:
-    axes.set(xlabel=f"mean {harm.each}", ylabel=height)
+def against_mean(axes: Axes, measure: CostMeasure, height: str) -> None:
+    axes.set(xlabel=f"mean {measure.per_episode}", ylabel=height)
     axes.margins(0.08)
 
 
 def mark_limit(axes: Axes, allowed: float, name: str) -> None:
-    """A line that is told from all others by its pattern and its name, not by its red alone."""
+    """A line with a pattern and a name of its own, since colour alone does not identify it."""
     axes.axvline(allowed, color=OVER, lw=1.4, ls=(0, (6, 2, 1, 2, 1, 2)), zorder=2)
     axes.text(allowed, 1.0, f" {name} ", transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=9,
               color=OVER)  # fmt: skip
@@ -77,7 +83,7 @@ def in_percent(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def in_figures(axis: Axis) -> None:
+def plain_log_ticks(axis: Axis) -> None:
     """Ticks of a logarithmic axis at 1, 2 and 5, as plain numbers."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -85,25 +91,25 @@ def in_figures(axis: Axis) -> None:
 
 
 def legend(axes: Axes, written: Collection[str] = (), **options) -> None:
-    """A legend of all that is not `written` beside its mark; of more than fit beside the marks, under the figure."""
-    told = {label: handle for handle, label in zip(*axes.get_legend_handles_labels()) if label not in written}
-    if len(told) > FIT:
-        _below(axes, told)
-    elif told:
-        axes.legend(told.values(), told.keys(), **options)
+    """A legend of everything not `written` next to its mark; below the figure if it has too many entries."""
+    entries = {label: handle for handle, label in zip(*axes.get_legend_handles_labels()) if label not in written}
+    if len(entries) > FIT:
+        _below(axes, entries)
+    elif entries:
+        axes.legend(entries.values(), entries.keys(), **options)
 
 
 def legend_below(axes: Axes) -> None:
-    """A legend of all lines under the figure."""
-    if told := {label: handle for handle, label in zip(*axes.get_legend_handles_labels())}:
-        _below(axes, told, handlelength=3.2)
+    """A legend of all lines below the figure."""
+    if entries := {label: handle for handle, label in zip(*axes.get_legend_handles_labels())}:
+        _below(axes, entries, handlelength=3.2)
 
 
-def _below(axes: Axes, told: dict[str, Any], **options) -> None:
-    """Where it covers no line and, however long it is, takes no room from them."""
+def _below(axes: Axes, entries: dict[str, Any], **options) -> None:
+    """Covers no line; the figure grows by the height of the legend."""
     figure = axes.get_figure(root=True)
     assert figure is not None
-    columns = 3 if max(map(len, told)) < 20 else 2
-    more = -(-len(told) // columns) - 2
+    columns = 3 if max(map(len, entries)) < 20 else 2
+    more = -(-len(entries) // columns) - 2
     figure.set_figheight(figure.get_figheight() + 0.2 * max(0, more))
-    figure.legend(told.values(), told.keys(), loc="outside lower center", ncols=columns, **options)
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, **options)

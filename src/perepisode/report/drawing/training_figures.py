@@ -19,7 +19,7 @@ def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     figure, (top, bottom) = sheet(5.2, 2, sharex=True)
     frames = [_band(axes, groups, key) for axes, key in ((top, "return"), (bottom, "violations"))]
     top.set_ylabel("return")
-    bottom.set(xlabel="environment steps", ylabel="violations an episode")
+    bottom.set(xlabel="environment steps", ylabel="violations per episode")
     bottom.xaxis.set_major_formatter(_short)
     figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     caption = "Training, mean over seeds with the min–max band, smoothed over 1 % of the run."
@@ -27,19 +27,19 @@ def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
 
 
 def multipliers(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
-    """λ over training, seed mean, one line a budget."""
+    """λ over training, mean over seeds, one line per budget."""
     figure, axes = sheet(3.3)
     frame = _band(axes, groups, "lambda", shades=True)
     axes.set(xlabel="environment steps", ylabel="multiplier λ")
     axes.xaxis.set_major_formatter(_short)
-    axes.set_ylim(bottom=-0.02 * axes.get_ylim()[1])  # a multiplier at zero stays visible
+    axes.set_ylim(bottom=-0.02 * axes.get_ylim()[1])  # keep a multiplier of zero visible
     axes.legend(loc="best")
-    caption = "Dual ascent. λ rises where the budget is tighter than what the agent would do anyway."
+    caption = "Dual ascent: λ rises while violations exceed the budget."
     return Drawing(figure, frame, caption)
 
 
 def utility_slices(utilities: dict[str, tuple[Utility, float]]) -> Drawing:
-    """Distilled utilities over R_ext, up to the largest worth drawing, at fixed violation counts."""
+    """Distilled utilities over R_ext at fixed violation counts."""
     figure, (panels,) = sheet(3.2, 1, len(utilities), squeeze=False)
     rows = []
     for axes, (name, (utility, top)) in zip(panels, utilities.items()):
@@ -53,7 +53,7 @@ def utility_slices(utilities: dict[str, tuple[Utility, float]]) -> Drawing:
         axes.set_xlabel("R_ext")
     panels[0].set_ylabel("u(R_ext, v)")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(SLICES))
-    caption = "Distilled utility at fixed violation counts v. It should fall with every further violation."
+    caption = "Distilled utility at fixed violation counts v. It should decrease with every violation."
     return Drawing(figure, pd.concat(rows), caption)
 
 
@@ -70,8 +70,8 @@ def _band(axes: Axes, groups: dict[tuple[str, str], list[Curve]], key: str, shad
         if shades:
             colour, marker = mpl.colormaps["viridis"](0.05 + 0.8 * index / max(1, len(groups) - 1)), ""
         mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
-        apart = (5 + 4 * index, 36)  # markers of methods whose curves lie on each other do not
-        axes.plot(grid, mean, color=colour, lw=1.6, ls=line, marker=marker, markevery=apart, ms=5,
+        every = (5 + 4 * index, 36)  # markers stay apart where curves coincide
+        axes.plot(grid, mean, color=colour, lw=1.6, ls=line, marker=marker, markevery=every, ms=5,
                   label=f"{label} ({arm})" if arm else label)  # fmt: skip
         axes.fill_between(grid, low, high, color=colour, alpha=0.15, lw=0)
         frames.append(pd.DataFrame({"method": method, "arm": arm, "what": key, "steps": grid, "mean": mean,

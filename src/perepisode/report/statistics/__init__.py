@@ -1,1 +1,1 @@
-"""The numbers of a report: operating points, pairing, frontiers, curves, and what the paper prints."""
+"""The numbers of a report: operating points, matched comparisons, frontiers, tails and training curves."""

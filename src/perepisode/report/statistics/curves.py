@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from perepisode import legacy, safe_io
-from perepisode.runs import RunFolder, stated
+from perepisode.runs import RunFolder, flat_settings
 from perepisode.settings import distinguish_arms
 from perepisode.zoo import AgentFile, AgentSource
 
-MAX_ROWS = 1500  # of one run that are parsed; a figure is some 600 pixels wide
+MAX_ROWS = 1500  # parsed per run; a figure is about 600 pixels wide
 KEYS = ("return", "violations", "lambda")
 
 
@@ -33,11 +33,11 @@ class Curve:
         return bool(np.isfinite(self.values[key]).any())
 
     def without(self, key: str) -> Curve:
-        """The same run with one metric blanked."""
+        """The same run with one metric set to NaN."""
         return replace(self, values={**self.values, key: np.full(len(self.steps), np.nan)})
 
     def at(self, key: str, grid: np.ndarray) -> np.ndarray:
-        """The metric at given steps, smoothed over 1 % of the run."""
+        """The metric at the steps of a grid, smoothed over 1 % of the run."""
         known = np.isfinite(self.values[key])
         if not self.has(key):
             return np.full(len(grid), np.nan)
@@ -50,30 +50,30 @@ class Curve:
 
 
 def read(sources: Iterable[str | Path | AgentSource], arms: Mapping[str, str] | None = None) -> list[Curve]:
-    """Curves of trained agents, of run folders, of metrics.jsonl files, or of folders that hold run folders.
+    """Curves of trained agents, of run folders, of metrics.jsonl files, or of folders that contain run folders.
 
-    `arms` are those of an episodes table by run; a run that is not in it is told apart from others as a table does.
+    `arms` maps the runs of an episodes table to their arms; other runs get theirs by the same rule as in a table.
     """
     found = [pair for source in sources for pair in _with_metrics(source)]
     plains = [plain for plain, _ in found]
     named = [tuple(plain.get(name) for name in ("dilemma", "method", "arm")) for plain in plains]
     curves = []
-    for (plain, metrics), more in zip(found, distinguish_arms(named, list(map(stated, plains)))):
+    for (plain, metrics), more in zip(found, distinguish_arms(named, list(map(flat_settings, plains)))):
         arm = ", ".join(filter(None, (plain.get("arm"), more)))
         curves.append(_read_run({**plain, "arm": (arms or {}).get(str(plain.get("id")), arm)}, metrics))
     return [curve for curve in curves if curve is not None]
 
 
 def _with_metrics(source: str | Path | AgentSource) -> list[tuple[dict, Path]]:
-    """What a run is, as plain values, and the file of its metrics."""
+    """A run's configuration, as plain values, and its metrics file."""
     if isinstance(source, AgentFile):
-        return [(source.about["run"], source.metrics)] if source.metrics.exists() else []
+        return [(source.metadata["run"], source.metrics)] if source.metrics.exists() else []
     path = source.path if isinstance(source, RunFolder) else Path(source)
     return [(_plain(folder), folder / "metrics.jsonl") for folder in _run_folders(path)]
 
 
 def group(curves: Iterable[Curve]) -> dict[tuple[str, str], list[Curve]]:
-    """Curves of the same method and arm, which differ by seed."""
+    """The curves of each method and arm, one per seed."""
     found: dict[tuple[str, str], list[Curve]] = {}
     for curve in sorted(curves, key=lambda curve: (curve.method, curve.arm, curve.seed)):
         found.setdefault((curve.method, curve.arm), []).append(curve)
@@ -87,28 +87,28 @@ def _run_folders(path: Path) -> list[Path]:
         return [path]
     found = sorted(file.parent for file in path.glob("**/metrics.jsonl"))
     if not found:
-        raise ValueError(f"{path} holds no metrics.jsonl; give a run folder or leave curves out")
+        raise ValueError(f"{path} contains no metrics.jsonl; give a run folder, or omit the curves")
     return found
 
 
 def _plain(folder: Path) -> dict:
-    plain = safe_io.plain(folder / "run.json", "give a complete run folder")
-    return legacy.run(plain) if plain.get("format") == 1 else plain
+    plain = safe_io.read_json(folder / "run.json", "give a complete run folder")
+    return legacy.upgrade_run(plain) if plain.get("format") == 1 else plain
 
 
 def _read_run(run: dict, metrics: Path) -> Curve | None:
-    lines = safe_io.text(metrics, "give a complete run folder").splitlines()
+    lines = safe_io.read_text(metrics, "give a complete run folder").splitlines()
     rows = [row for line in lines[:: max(1, len(lines) // MAX_ROWS)] if (row := row_of(line)) is not None]
     if len(rows) < 2:
         return None
-    columns = {key: np.array([safe_io.number(row.get(key)) for row in rows]) for key in ("steps", *KEYS)}
+    columns = {key: np.array([safe_io.as_float(row.get(key)) for row in rows]) for key in ("steps", *KEYS)}
     steps = columns.pop("steps")
     names = (str(run.get("dilemma", "")), str(run.get("method", "")), str(run.get("arm", "")))
-    seed = safe_io.number(run.get("seed"))
-    return Curve(*names, int(seed) if seed == seed else 0, safe_io.number(run.get("gamma")), steps, columns)
+    seed = safe_io.as_float(run.get("seed"))
+    return Curve(*names, int(seed) if seed == seed else 0, safe_io.as_float(run.get("gamma")), steps, columns)
 
 
 def row_of(line: str) -> dict | None:
-    """A line cut short by a crash is skipped: the next start of training writes it again."""
-    row = safe_io.row(line)
-    return legacy.metrics(row) if row is not None and safe_io.number(row.get("steps")) >= 0 else None
+    """A line of metrics.jsonl; None for one cut short by a crash, which resumed training writes again."""
+    row = safe_io.parse_row(line)
+    return legacy.upgrade_metrics(row) if row is not None and safe_io.as_float(row.get("steps")) >= 0 else None

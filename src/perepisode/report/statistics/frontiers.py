@@ -1,4 +1,4 @@
-"""Mean frontiers: whether the per-episode agents lie on that of the other methods, by distance and by area."""
+"""Whether ESR (expected scalarised returns) shares the other methods' mean frontier: by distance and by hypervolume."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from perepisode.report.style import esr
 
 
 def short_of_frontier(view: View) -> dict[str, float]:
-    """Of each per-episode agent, the return that the other methods' frontier has at its violations, less its own.
+    """For each ESR agent: the return of the other methods' frontier at the agent's mean violations, minus its own.
 
-    NaN where that frontier has no such violations.
+    NaN where that frontier does not reach those violations.
     """
     others = [point for point in view.main if point.method not in esr()]
     means = np.array([(RETURN.of(point), VIOLATIONS.of(point)) for point in others])
@@ -26,19 +26,19 @@ def short_of_frontier(view: View) -> dict[str, float]:
 
 
 def hypervolumes(view: View) -> dict[str, dict[str, float]]:
-    """Area under the mean frontier without and with the per-episode agents, in both units."""
+    """Area under the mean frontier without and with the ESR agents, in both units."""
     base = [point for point in view.main if point.method not in esr()]
     if not base or len(base) == len(view.main):
         return {}
     result = {}
-    for unit, harm in (("per step", lambda point: point.rates.mean()), ("per episode", VIOLATIONS.of)):
-        pairs = np.array([(point.mean_return, harm(point)) for point in view.main])
+    for unit, violations in (("per step", lambda point: point.rates.mean()), ("per episode", VIOLATIONS.of)):
+        pairs = np.array([(point.mean_return, violations(point)) for point in view.main])
         if not np.isfinite(pairs).all():
             continue
         kept = pairs[compare.frontier(pairs)]
-        reference = (kept[:, 0].min(), harm(view.unconstrained) if view.unconstrained else pairs[:, 1].max())
-        without = compare.hypervolume([(point.mean_return, harm(point)) for point in base], reference)
-        if not without:  # one other agent, or all in one line: there is no area to add to
+        reference = (kept[:, 0].min(), violations(view.unconstrained) if view.unconstrained else pairs[:, 1].max())
+        without = compare.hypervolume([(point.mean_return, violations(point)) for point in base], reference)
+        if not without:  # one other agent, or all in one line: no area to compare with
             continue
         together = compare.hypervolume(pairs, reference)
         result[unit] = {

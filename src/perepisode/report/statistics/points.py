@@ -1,6 +1,6 @@
-"""From the episodes table to operating points: one method at one setting, with its seeds' episodes.
+"""From the episodes table to operating points: one method at one setting, with the episodes of its seeds.
 
-A view is one dilemma seen under one protocol (which episodes count) and one counter (who counted them).
+A view is one dilemma under one protocol (which episodes are kept) and one detector (which violations are counted).
 """
 
 import itertools
@@ -17,10 +17,10 @@ from perepisode.evaluation import episodes as tables
 from perepisode.evaluation.compare import Interval
 from perepisode.methods import METHODS, ConstraintType
 from perepisode.report.cost_measure import NAN, CostMeasure
-from perepisode.report.style import look, of_family
+from perepisode.report.style import look, with_constraint
 
-PROTOCOLS = {"first": "first episodes of every world", "window": "the paper's window"}
-COUNTERS = {"exact": "exact counts", "paper": "the paper's state difference"}
+PROTOCOLS = {"first": "first episodes of every environment", "window": "the paper's window"}
+COUNTERS = {"exact": "exact counts", "paper": "the paper's state-difference detector"}
 BINDING_SHARE = 0.05  # a dilemma binds if the unconstrained agent violates in at least this share of episodes
 _SETTING = ["method", "arm", "value", "gamma", "detector"]
 _NUMBERS = ("return", "length", "utility", "violations")
@@ -38,12 +38,12 @@ class Seed:
     returns: np.ndarray
     lengths: np.ndarray
     utilities: np.ndarray
-    others: dict[str, np.ndarray] = field(repr=False)  # counts of every dilemma of the environment
+    others: dict[str, np.ndarray] = field(repr=False)  # counts for every dilemma of the environment
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """One method at one setting; `main` is False for another γ or another training detector than most."""
+    """One method at one setting; `main` is False if its γ or training detector is not that of the study."""
 
     method: str
     arm: str
@@ -53,8 +53,8 @@ class Point:
     main: bool
     suffix: str
     seeds: tuple[Seed, ...]
-    harm: CostMeasure
-    _known: dict = field(default_factory=dict, repr=False)  # metrics already taken: a tail is asked for often
+    measure: CostMeasure
+    _cache: dict = field(default_factory=dict, repr=False)  # metric: its value per seed
 
     @property
     def label(self) -> str:
@@ -63,18 +63,14 @@ class Point:
 
     @property
     def budget(self) -> float:
-        """Violations an episode that the setting allows; NaN for methods that state no such number."""
-        stated = self.method in of_family(ConstraintType.EPISODE, ConstraintType.MEAN) or self.arm.split("=")[0] in (
-            "k",
-            "d",
-            "budget",
-        )
-        return self.value if stated else float("nan")
+        """Violations per episode that the setting allows; NaN for methods without a budget."""
+        budgeted = self.method in with_constraint(ConstraintType.EPISODE, ConstraintType.MEAN)
+        return self.value if budgeted or self.arm.split("=")[0] in ("k", "d", "budget") else float("nan")
 
     @property
     def allowed(self) -> float:
-        """What an episode may have: the user's limit, else this agent's own budget."""
-        return self.harm.limit if self.harm.limit == self.harm.limit else self.budget
+        """Allowed per episode: the user's limit, else the agent's own budget."""
+        return self.measure.limit if self.measure.limit == self.measure.limit else self.budget
 
     @cached_property
     def returns(self) -> np.ndarray:
@@ -82,24 +78,24 @@ class Point:
         return np.array([metrics.mean(seed.returns) for seed in self.seeds])
 
     @cached_property
-    def gained(self) -> Interval:
+    def return_interval(self) -> Interval:
         """Mean return, over seeds."""
         return compare.t_interval(self.returns)
 
     @property
     def mean_return(self) -> float:
-        return self.gained.mean
+        return self.return_interval.mean
 
-    def each(self, metric: compare.Metric) -> np.ndarray:
-        """A metric of the violation counts, one number a seed."""
-        if metric not in self._known:
-            self._known[metric] = np.array([metric(seed.counts) for seed in self.seeds])
-        return self._known[metric]
+    def per_seed(self, metric: compare.Metric) -> np.ndarray:
+        """A metric of the violation counts, one value per seed."""
+        if metric not in self._cache:
+            self._cache[metric] = np.array([metric(seed.counts) for seed in self.seeds])
+        return self._cache[metric]
 
     @property
     def tails(self) -> np.ndarray:
         """The CVaR of each seed."""
-        return self.each(self.harm.worst)
+        return self.per_seed(self.measure.cvar)
 
     @property
     def tail(self) -> Interval:
@@ -107,11 +103,11 @@ class Point:
         return compare.t_interval(self.tails)
 
     def seed_mean(self, name: str) -> float:
-        """The mean over seeds of their episodes' `lengths` or `utilities`."""
+        """The mean over seeds of their mean `lengths` or `utilities`."""
         return float(np.mean([getattr(seed, name).mean() for seed in self.seeds]))
 
     def interval(self, metric: compare.Metric) -> Interval:
-        return compare.t_interval(self.each(metric))
+        return compare.t_interval(self.per_seed(metric))
 
     @cached_property
     def rates(self) -> np.ndarray:
@@ -124,8 +120,8 @@ class Point:
 
     @cached_property
     def tail_episodes(self) -> int:
-        """How many episodes the CVaR rests on, all seeds together."""
-        return sum(metrics.tail_size(seed.counts.size, self.harm.alpha) for seed in self.seeds)
+        """Number of episodes that the CVaR averages, over all seeds."""
+        return sum(metrics.tail_size(seed.counts.size, self.measure.alpha) for seed in self.seeds)
 
 
 @dataclass(frozen=True)
@@ -136,16 +132,16 @@ class View:
     protocol: str
     counter: str
     points: tuple[Point, ...]
-    harm: CostMeasure
-    external: bool = False  # a table of another library's: how it was judged is not known
+    measure: CostMeasure
+    external: bool = False  # another library's table: how it was evaluated is unknown
 
     @cached_property
     def main(self) -> tuple[Point, ...]:
         return tuple(point for point in self.points if point.main)
 
     @cached_property
-    def apart(self) -> tuple[Point, ...]:
-        """Arms with another γ or training detector: never mixed into a comparison."""
+    def variants(self) -> tuple[Point, ...]:
+        """Arms with another γ or training detector, which no comparison includes."""
         return tuple(point for point in self.points if not point.main)
 
     @cached_property
@@ -154,7 +150,7 @@ class View:
 
     @property
     def binds(self) -> bool | None:
-        """Whether the unconstrained agent is tempted at all; None where there is no such agent."""
+        """Whether the unconstrained agent violates often enough; None without such an agent."""
         if self.unconstrained is None:
             return None
         return self.unconstrained.interval(metrics.p_any).mean >= BINDING_SHARE
@@ -164,7 +160,7 @@ class View:
         return next((point for point in self.main if (point.method, point.arm) == (method, arm)), None)
 
     def of(self, *methods: str) -> list[Point]:
-        """Points of the methods, each method's by increasing mean violations."""
+        """The main points of these methods, each method's by increasing mean violations."""
         chosen = [point for point in self.main if point.method in methods]
         return sorted(chosen, key=lambda point: (methods.index(point.method), point.interval(metrics.mean).mean))
 
@@ -174,10 +170,10 @@ class View:
 
 
 class Episodes:
-    """The table sorted once by run, so that every view is cheap however many rows there are."""
+    """An episodes table sorted once by run, so that every view is cheap."""
 
-    def __init__(self, table: pd.DataFrame, limit: float = NAN, alpha: float = metrics.WORST):
-        self._asked = limit, alpha, table.attrs.get("word", "violations")
+    def __init__(self, table: pd.DataFrame, limit: float = NAN, alpha: float = metrics.CVAR_ALPHA):
+        self._measured = limit, alpha, table.attrs.get("word", "violations")
         self.environment = str(table["environment"].iloc[0])
         self.dilemmas = tables.dilemmas(table)
         self.provenance = table.attrs.get("provenance", [])
@@ -190,7 +186,7 @@ class Episodes:
         self._slices = [slice(low, high) for low, high in itertools.pairwise(bounds)]
         firsts = order[bounds[:-1]]
         self._keys = table[_KEYS].iloc[firsts].reset_index(drop=True)
-        self.settings = [tables.stated(text) for text in table["settings"].cat.categories]
+        self.settings = [tables.parse_settings(text) for text in table["settings"].cat.categories]
         self.methods = list(self._keys["method"].unique())
         self.arms = dict(zip(self._keys["run"], self._keys["arm"]))
         self._steps = table["total_timesteps"].to_numpy(float)[firsts]
@@ -198,28 +194,28 @@ class Episodes:
         self._columns = {name: table[name].to_numpy(np.float64)[order] for name in counted}
         for name in ("in_first", "in_window"):
             self._columns[name] = (table[name].to_numpy(bool) & finished)[order]
-        gammas = self._keys["gamma"].value_counts().index  # of those that are known
+        gammas = self._keys["gamma"].value_counts().index  # without NaN
         self.main_gamma = float(gammas[0]) if len(gammas) else NAN
         trained_on = self._keys["detector"].value_counts()
         self.main_detector = "exact" if "exact" in trained_on else trained_on.index[0]
         self._views: dict[tuple[str, str, str], View] = {}
-        _refuse_double_seeds(self._keys)
+        _reject_duplicate_seeds(self._keys)
 
     def view(self, dilemma: str, protocol: str = "first", counter: str = "exact") -> View:
-        """The operating points of a dilemma: its own runs, and the unconstrained ones counted for it."""
+        """The operating points of a dilemma: its own runs and the unconstrained ones, whose violations it counts."""
         name = (dilemma, protocol, counter)
         if name not in self._views:
             self._views[name] = self._make_view(*name)
         return self._views[name]
 
     def views(self) -> list[View]:
-        """A view of every dilemma that agents were trained for, by the unbiased protocol if it has episodes."""
+        """A view of every dilemma that agents were trained for, under the unbiased protocol if it has episodes."""
         for protocol in PROTOCOLS:
             views = [self.view(dilemma, protocol) for dilemma in self.dilemmas]
             trained = [view for view in views if any(point.method != "unconstrained" for point in view.points)]
             if found := trained or [view for view in views if view.points]:
                 return found
-        raise ValueError("no episode is in_first or in_window and finished; evaluate for longer")
+        raise ValueError("no finished episode is in_first or in_window; evaluate for longer")
 
     def _make_view(self, dilemma: str, protocol: str, counter: str) -> View:
         keys = self._keys
@@ -228,15 +224,15 @@ class Episodes:
         found = []
         for _, rows in keys[chosen].groupby(_SETTING, sort=False, dropna=False):
             seeds = [self._seed(index, dilemma, protocol, counter) for index in rows.index]
-            # a table that joins another need not have every count of it
+            # of joined tables, one may lack counts that another has
             if kept := [seed for seed in seeds if seed.counts.size and not np.isnan(seed.counts).any()]:
                 found.append((rows.iloc[0], kept))
-        harm = CostMeasure.of((seed.counts for _, seeds in found for seed in seeds), *self._asked)
-        ordered = tuple(sorted((self._point(key, seeds, harm) for key, seeds in found), key=_point_order))
-        return View(dilemma, protocol, counter, ordered, harm, self.environment == "external")
+        measure = CostMeasure.of((seed.counts for _, seeds in found for seed in seeds), *self._measured)
+        ordered = tuple(sorted((self._point(key, seeds, measure) for key, seeds in found), key=_point_order))
+        return View(dilemma, protocol, counter, ordered, measure, self.environment == "external")
 
     def has(self, dilemma: str, counter: str) -> bool:
-        """Whether there are such counts; a world where both detectors always agree has no second one."""
+        """Whether the table has counts of this detector that differ from the exact ones."""
         return counter == "exact" or (self._detectors_differ and f"violations_{dilemma}_paper" in self._columns)
 
     @cached_property
@@ -250,12 +246,12 @@ class Episodes:
         return bool((self._columns["in_first"] != self._columns["in_window"]).any())
 
     def mean_length(self, protocol: str) -> float:
-        """Mean episode length under a protocol; NaN where lengths are not known."""
+        """Mean episode length under a protocol; NaN if lengths are unknown."""
         chosen = self._columns["length"][self._columns[f"in_{protocol}"]]
         return float(chosen.mean()) if chosen.size else float("nan")
 
     def missed(self, dilemma: str) -> Iterator[tuple[str, float, float]]:
-        """(label, exact violations, share of them that the paper's detector missed) of each agent."""
+        """For each agent: (label, exact violations, share of them that the paper's detector misses)."""
         for protocol in ("first", "window"):
             exact, detected = (self.view(dilemma, protocol, counter) for counter in COUNTERS)
             if exact.points:
@@ -268,7 +264,7 @@ class Episodes:
                 yield point.label, float(counts.sum()), compare.missed_share(counts, noticed)
 
     def _unconstrained_for(self, dilemma: str) -> pd.Series:
-        """Unconstrained runs are trained once; where there are several sets, the dilemma's own is taken."""
+        """Unconstrained runs are trained once for all dilemmas; of several sets, use the dilemma's own."""
         free = self._keys["method"] == "unconstrained"
         names = set(self._keys["dilemma"][free])
         wanted = next((name for name in (dilemma, "", "none", *sorted(names)) if name in names), dilemma)
@@ -288,27 +284,27 @@ class Episodes:
         steps = float(self._steps[index])
         return Seed(int(key["seed"]), str(key["run"]), steps, counts, returns, lengths, utilities, others)
 
-    def _point(self, key: pd.Series, seeds: list[Seed], harm: CostMeasure) -> Point:
+    def _point(self, key: pd.Series, seeds: list[Seed], measure: CostMeasure) -> Point:
         method, arm, value, gamma, detector = key[_SETTING]
         parts = [text] if (text := self._discount(method, arm, gamma)) else []
         if detector != self.main_detector:
             parts.append(f"trained on {detector} detector")
         ordered = tuple(sorted(seeds, key=lambda seed: seed.seed))
-        return Point(method, arm, float(value), float(gamma), detector, not parts, ", ".join(parts), ordered, harm)
+        return Point(method, arm, float(value), float(gamma), detector, not parts, ", ".join(parts), ordered, measure)
 
     def _discount(self, method: str, arm: str, gamma: float) -> str:
-        """What sets a point apart: another γ than most; one that is not known is no other, but beside its own twin."""
+        """A label if γ is not that of the study, or is unknown where the same arm also occurs with a known one."""
         if gamma == gamma:
             return "" if gamma == self.main_gamma else f"γ={gamma:g}"
         same = (self._keys["method"] == method) & (self._keys["arm"] == arm)
-        return "γ not known" if self._keys["gamma"][same].notna().any() else ""
+        return "γ unknown" if self._keys["gamma"][same].notna().any() else ""
 
 
-def _refuse_double_seeds(keys: pd.DataFrame) -> None:
-    """Two runs with one seed at one operating point are neither one run nor two independent ones."""
-    for _, twins in keys.groupby(_KEYS[:-1], sort=False, dropna=False):
-        if len(twins) > 1:
-            first, runs = twins.iloc[0], ", ".join(twins["run"][:2])
+def _reject_duplicate_seeds(keys: pd.DataFrame) -> None:
+    """Two runs with the same seed at one operating point are neither one run nor two independent ones."""
+    for _, same in keys.groupby(_KEYS[:-1], sort=False, dropna=False):
+        if len(same) > 1:
+            first, runs = same.iloc[0], ", ".join(same["run"][:2])
             raise ValueError(
                 f"two runs of {first['method']} {first['arm']} have seed {first['seed']}: {runs}; report one of them"
             )

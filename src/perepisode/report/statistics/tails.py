@@ -1,4 +1,4 @@
-"""Tails whole, not as one number: how many episodes lie beyond every level, and the CVaR at every alpha."""
+"""Whole tails: the share of episodes over every level, and the CVaR (conditional value at risk) at every alpha."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from perepisode.evaluation.compare import Interval
 from perepisode.report.statistics.points import Point
 
 FRACTIONS = np.array([0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])
-MAX_LEVELS = 160  # of a curve, dense where few episodes are left: more than a figure can show
+MAX_LEVELS = 160  # of a curve, dense in the tail; a figure shows no more
 
 
-class Beyond(NamedTuple):
-    """The share of each seed's episodes that lie beyond each level: shares[seed, level]."""
+class Exceedance(NamedTuple):
+    """The share of each seed's episodes over each level: shares[seed, level]."""
 
     levels: np.ndarray
     shares: np.ndarray
@@ -25,19 +25,19 @@ class Beyond(NamedTuple):
         return self.shares.mean(axis=0)
 
 
-def beyond(point: Point) -> Beyond:
-    """P(V > x) at zero and at every level that an episode had; of many levels those of logarithmic ranks."""
+def exceedance(point: Point) -> Exceedance:
+    """P(V > x) at zero and at every value of an episode; of many values, those at logarithmic ranks."""
     ordered = [np.sort(seed.counts) for seed in point.seeds]
     levels = np.unique(np.concatenate([[0.0], *ordered]))
     if levels.size > MAX_LEVELS:
         ranks = np.unique(np.rint(np.geomspace(1, levels.size, MAX_LEVELS)).astype(int))
         levels = levels[levels.size - ranks[::-1]]
     below = [np.searchsorted(counts, levels, side="right") / counts.size for counts in ordered]
-    return Beyond(levels, 1 - np.array(below))
+    return Exceedance(levels, 1 - np.array(below))
 
 
 def cvars(point: Point, fractions: Sequence[float] | np.ndarray = FRACTIONS) -> list[Interval]:
-    """The CVaR of each alpha, over seeds."""
+    """The CVaR at each alpha, over seeds."""
     found = []
     for seed in point.seeds:
         worst_first = np.sort(seed.counts)[::-1]

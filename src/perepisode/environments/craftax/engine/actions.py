@@ -1,7 +1,7 @@
-"""What the player's hands do: crafting, placing, shooting, casting, drinking, reading, enchanting.
+"""The player's actions: crafting, placing, shooting, casting, drinking, reading, enchanting, levelling up.
 
-A step carries out one action, so every rule may look at the inventory as it was before the step; each returns the
-change of the inventory vector, and the step adds them up.
+A step executes one action, so every rule may read the inventory from before the step.  Each rule returns its change of
+the inventory vector, and the step sums the changes.
 """
 
 from dataclasses import replace
@@ -52,7 +52,7 @@ COST = rows(ACTIONS, {
     Action.MAKE_TORCH: counts(wood=1, coal=1),
 })  # fmt: skip
 YIELD = rows(ACTIONS, {Action.MAKE_ARROW: counts(arrows=2), Action.MAKE_TORCH: counts(torches=4)})
-TOOLS = rows(ACTIONS, {  # the level of the tool that is made
+TOOLS = rows(ACTIONS, {  # the level of the crafted tool
     Action.MAKE_WOOD_PICKAXE: counts(pickaxe=1),
     Action.MAKE_STONE_PICKAXE: counts(pickaxe=2),
     Action.MAKE_IRON_PICKAXE: counts(pickaxe=3),
@@ -62,16 +62,16 @@ TOOLS = rows(ACTIONS, {  # the level of the tool that is made
     Action.MAKE_IRON_SWORD: counts(sword=3),
     Action.MAKE_DIAMOND_SWORD: counts(sword=4),
 })  # fmt: skip
-# A recipe is refused at its limit: the same or a better tool in hand, or 99 of a product.
+# A recipe fails at its limit: the same or a better tool, or 99 of a product.
 LIMIT = np.where(TOOLS > 0, TOOLS, np.where(YIELD > 0, 99, NO_LIMIT))
 NEEDS_FURNACE = (Action.MAKE_IRON_PICKAXE, Action.MAKE_IRON_SWORD, Action.MAKE_IRON_ARMOUR)
-# One integer an item, because each table look-up is a memory access.
+# One integer per item, because each table lookup is a memory access.
 RECIPES = COST | YIELD << 4 | TOOLS << 8 | LIMIT << 12
 ARMOUR_BITS = ((1 << ARMOUR.stop) - 1) ^ ((1 << ARMOUR.start) - 1)
 
 
 def craft(items: jax.Array, sight: Sight, action: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Change of the inventory, and what it unlocks beyond mere possession."""
+    """Change of the inventory, and the achievements unlocked beyond possession."""
     recipe = jnp.asarray(RECIPES)[action]
     cost, gain, tool, limit = recipe & 15, (recipe >> 4) & 15, (recipe >> 8) & 15, recipe >> 12
     iron, diamond = action == Action.MAKE_IRON_ARMOUR, action == Action.MAKE_DIAMOND_ARMOUR
@@ -92,7 +92,7 @@ def craft(items: jax.Array, sight: Sight, action: jax.Array) -> tuple[jax.Array,
 
 
 def place(items: jax.Array, sight: Sight, occupied: jax.Array, action: jax.Array):
-    """New block and item of the faced cell, change of the inventory, unlocked; `occupied` by a mob refuses all."""
+    """New block of the faced cell, torch, plant, change of the inventory, unlocked; fails where `occupied`."""
     block, item = sight.block, sight.item
     no_item = item == Item.NONE
     empty = ~cells.member(block, np.flatnonzero(SOLID)) & no_item
@@ -121,7 +121,7 @@ def place(items: jax.Array, sight: Sight, occupied: jax.Array, action: jax.Array
 
 
 def sow(state: State, position: jax.Array, sown: jax.Array) -> State:
-    """A sapling grows only if one of the ten places is left to remember it."""
+    """Record a sapling in a free slot; without one of the ten slots it never grows."""
     slot = first_of(~state.growing_plants_mask) & sown
     return replace(
         state,
@@ -156,7 +156,7 @@ def launch(state: State, floor: Floor, action: jax.Array) -> tuple[State, Floor,
 
 
 def drink_potion(state: State, action: jax.Array) -> tuple[State, jax.Array, jax.Array]:
-    """Each colour does one of six things, another one in every world."""
+    """Each colour has one of six effects, permuted in every world."""
     which = action - Action.DRINK_POTION_RED
     drinks = (which >= 0) & (which < 6) & (pick(state.inventory.potions, which) > 0)
     effect = pick(state.potion_mapping, which)
@@ -175,7 +175,7 @@ def drink_potion(state: State, action: jax.Array) -> tuple[State, jax.Array, jax
 
 
 def read_book(state: State, uniform: jax.Array, action: jax.Array) -> tuple[State, jax.Array, jax.Array]:
-    """Teaches one of the spells not yet known, either with the same chance."""
+    """Learn one of the unknown spells, each with equal probability."""
     reads = (action == Action.READ_BOOK) & (state.inventory.books > 0)
     known = state.learned_spells
     ice = jnp.where(known[0] == known[1], ~known[0] & (uniform < 0.5), known[0])
@@ -185,7 +185,7 @@ def read_book(state: State, uniform: jax.Array, action: jax.Array) -> tuple[Stat
 
 
 def enchant(state: State, sight: Sight, uniform: jax.Array, action: jax.Array):
-    """At a table of fire or ice, for nine mana and a ruby or a sapphire: sword, bow or one piece of armour."""
+    """Enchant sword, bow or one piece of armour at a fire or ice table, for nine mana and a ruby or a sapphire."""
     items = state.inventory.counts
     fire = sight.block == Block.ENCHANTMENT_TABLE_FIRE
     kind = jnp.where(fire, 1, 2)
@@ -208,7 +208,7 @@ def enchant(state: State, sight: Sight, uniform: jax.Array, action: jax.Array):
 
 
 def _armour_piece(enchantments: jax.Array, kind: jax.Array, uniform: jax.Array) -> jax.Array:
-    """One-hot: a plain piece if there is one, else one with the other enchantment, else the first."""
+    """One-hot: an unenchanted piece if there is one, else one with the other enchantment, else the first."""
     plain = enchantments == 0
     eligible = plain | (~any_of(plain) & (enchantments != kind))
     running, total = [], jnp.float32(0)

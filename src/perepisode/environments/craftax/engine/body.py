@@ -29,7 +29,7 @@ MOST_ITEMS = 99
 
 
 def change_floor(state: State, action: jax.Array) -> tuple[State, jax.Array]:
-    """Ladders.  Being on a floor below the first unlocks its achievement, and the first time gives experience."""
+    """Ladders.  Each floor below the first unlocks an achievement, and the first visit gives experience."""
     level = state.player_level
     item = cells.read(state.item_map, level, cells.wrapped_id(state.player_position))
     cleared = any_of(at_level(state) & (state.monsters_killed >= CLEARED))
@@ -49,7 +49,7 @@ def change_floor(state: State, action: jax.Array) -> tuple[State, jax.Array]:
 
 
 def walk(state: State, sight: Sight, occupied: jax.Array, action: jax.Array) -> State:
-    """One cell, unless something is in the way; the player turns even if it cannot go."""
+    """Move one cell if it is free; the player turns even if it is not."""
     step = direction_vector(action)
     moving = (action >= 1) & (action <= 4)
     block = pick(sight.blocks, CENTRE + 3 * step[0] + step[1])
@@ -69,13 +69,13 @@ def boss_logic(state: State, on_boss_floor: jax.Array) -> tuple[State, jax.Array
 
 
 def grow_plants(state: State) -> tuple[State, jax.Array]:
-    """All plants a step older; also which are ripe."""
+    """Age all plants by one step; also returns which are ripe."""
     age = (state.growing_plants_age + 1) * state.growing_plants_mask
     return replace(state, growing_plants_age=age), age >= RIPE_AGE
 
 
 def sleep_and_rest(state: State, action: jax.Array) -> tuple[State, jax.Array]:
-    """Sleep ends when energy is full, rest when health is full or food or drink is out."""
+    """Sleep ends at full energy, rest at full health or without food or drink."""
     full_energy = state.player_energy >= max_food(state)
     full_health = state.player_health >= max_health(state)
     starved = (state.player_food <= 0) | (state.player_drink <= 0)
@@ -89,8 +89,8 @@ def max_health(state: State) -> jax.Array:
     return 8 + state.player_strength
 
 
-def live(state: State) -> State:
-    """Hunger, thirst, fatigue, recovery and mana each fill a counter; a full one costs or gives a point."""
+def update_needs(state: State) -> State:
+    """Hunger, thirst, fatigue, recovery and mana each fill a counter; a full counter costs or gives one point."""
     sleeping, not_boss = state.is_sleeping, state.player_level != BOSS_LEVEL
     decay = 1.0 - (0.125 * (state.player_dexterity - 1))
     pace = jnp.where(sleeping, 0.5, 1.0) * decay
@@ -116,7 +116,7 @@ def live(state: State) -> State:
 
 
 def recover(state: State, not_boss: jax.Array) -> State:
-    """Health comes back while food, drink and energy last, and goes otherwise; mana always comes back."""
+    """Health recovers while food, drink and energy last, and decreases otherwise; mana always recovers."""
     sleeping, health = state.is_sleeping, state.player_health
     provided = (state.player_food > 0) & (state.player_drink > 0) & ((state.player_energy > 0) | sleeping)
     loss = jnp.where(sleeping, -0.5, -1.0) * not_boss

@@ -1,4 +1,4 @@
-"""Damage: what a blow does to a mob, and what a mob does to the player."""
+"""Damage dealt to mobs and to the player."""
 
 from dataclasses import replace
 
@@ -22,17 +22,17 @@ from perepisode.environments.craftax.engine.tables import (
 
 
 def total(damage: jax.Array, defense: jax.Array) -> jax.Array:
-    """Sum over the kinds of damage (physical, fire, ice) of what the defense lets through.
+    """Sum over the kinds of damage (physical, fire, ice) after defense.
 
-    The first product is clamped at zero, which changes nothing, to be rounded before it enters the sum: that is
-    how a reduction in Craftax rounds it, and without it a compiler may fuse this product with the addition.
+    Clamping the first product at zero does not change its value but forces it to be rounded before the addition, as in
+    Craftax's reduction; otherwise a compiler may fuse the product with the addition.
     """
     parts = (1.0 - defense) * damage
     return (jnp.maximum(parts[..., 0], 0.0) + parts[..., 1]) + parts[..., 2]
 
 
 def sword_damage(state: State) -> jax.Array:
-    """float32[kind] of the player's blow."""
+    """float32[kind]: damage of the player's blow."""
     physical = pick(jnp.asarray(SWORD_DAMAGE), state.inventory.sword)
     magic = 1 + 0.05 * (state.player_intelligence - 1)
     fire = physical * (state.sword_enchantment == 1) * 0.5 * magic
@@ -41,7 +41,7 @@ def sword_damage(state: State) -> jax.Array:
 
 
 def arrow_damage(state: State, types: jax.Array, alive: jax.Array) -> jax.Array:
-    """float32[missile, kind] of the player's arrows and spells; a spent one does none."""
+    """float32[missile, kind]: damage of the player's arrows and spells, zero where not alive."""
     damage = jnp.asarray(PROJECTILE_DAMAGE)[types] * alive[:, None]
     is_arrow = (types == Projectile.ARROW) | (types == Projectile.ARROW2)
     is_spell = (types == Projectile.FIREBALL) | (types == Projectile.ICEBALL)
@@ -57,7 +57,7 @@ def creature_defense(types: jax.Array) -> jax.Array:
 
 
 def strike(creatures: Mobs, hit: jax.Array, damage: jax.Array) -> Mobs:
-    """Take damage[creature] off those hit; at zero health or less they die at once."""
+    """Subtract damage[creature] from the creatures hit; at zero health or less they die immediately."""
     health = creatures.health - jnp.where(hit, damage, 0.0)
     return replace(creatures, health=health, mask=creatures.mask & (health > 0))
 

@@ -1,7 +1,7 @@
-"""The random numbers of one step, apart from the rules that use them.
+"""The random numbers of one step, separate from the rules that use them.
 
-`upstream_draws` repeats Craftax's own key splits, so a step fed with them equals Craftax's bit for bit.
-`bulk_draws` fills the same needs, with the same distributions, from one call of the generator.
+`upstream_draws` repeats Craftax's key splits, so that a step with them equals Craftax's bit for bit.  `bulk_draws`
+draws the same distributions with a single call of the generator.
 """
 
 import jax
@@ -20,22 +20,22 @@ TOOL_CHANCES = np.array([0.4, 0.3, 0.2, 0.1], np.float32)
 
 @pytree
 class Draws:
-    """Everything random in one step of one world.  Uniform means float32 in [0, 1)."""
+    """Everything random in one step of one environment.  Uniform means float32 in [0, 1)."""
 
-    sapling: jax.Array  # uniform: does this grass yield a sapling
-    chest: jax.Array  # int32[item]: what a chest would hold; for pickaxe and sword, the level found
-    spell: jax.Array  # uniform: which spell a book teaches
-    armour: jax.Array  # uniform: which piece gets enchanted
+    sapling: jax.Array  # uniform: whether grass yields a sapling
+    chest: jax.Array  # int32[item]: contents of a chest; for pickaxe and sword the level
+    spell: jax.Array  # uniform: the spell a book teaches
+    armour: jax.Array  # uniform: the piece to enchant
     wander: jax.Array  # int32[creature]: row of DIRECTIONS for a random move
-    axis: jax.Array  # uniform[creature]: along which axis to approach the player when both are as far
-    mood: jax.Array  # uniform[creature]: whether to wander or to pursue
-    spawn: jax.Array  # uniform[3]: does a passive, a melee, a ranged mob appear
-    cell: CumulativeChoice | HashChoice  # where it appears
+    axis: jax.Array  # uniform[creature]: axis of approach when both distances are equal
+    mood: jax.Array  # uniform[creature]: whether to wander or pursue
+    spawn: jax.Array  # uniform[3]: whether a passive, melee, ranged mob spawns
+    cell: CumulativeChoice | HashChoice  # where it spawns
     state_rng: jax.Array  # uint32[2]
 
 
 def upstream_draws(key: jax.Array) -> Draws:
-    """What `craftax_step(key, ...)` draws."""
+    """The draws of `craftax_step(key, ...)`."""
     _, (act, read, enchant, mobs, spawn, state_rng) = _subkeys(key, 6)
     _, (sapling, chest) = _subkeys(act, 2)
     wander, axis, mood = _mob_draws(mobs)
@@ -56,7 +56,7 @@ def upstream_draws(key: jax.Array) -> Draws:
 
 
 def _subkeys(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """`key, sub = split(key)`, `count` times: the last key and all subs."""
+    """Repeat `key, sub = split(key)` `count` times: the last key and all subkeys."""
 
     def split(key, _):
         key, sub = jax.random.split(key)
@@ -66,7 +66,7 @@ def _subkeys(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _mob_draws(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Craftax threads one key through its mobs: melee mobs take four splits and pass on the last sub-key."""
+    """Craftax threads one key through its mobs; melee mobs split four times and pass on the last subkey."""
 
     def melee(key, _):
         _, subs = _subkeys(key, 4)
@@ -120,7 +120,7 @@ def _chest(key: jax.Array) -> jax.Array:
 
 
 def chest_contents(*, torches, ore, ore_amount, potion, potion_amount, arrows, pickaxe, sword) -> jax.Array:
-    """The inventory vector of a chest; `ore` and `potion` say which kind."""
+    """The inventory vector of a chest; `ore` and `potion` select the kind."""
     slots = jnp.arange(ITEMS)
     vector = jnp.zeros(ITEMS, jnp.int32)
     for name, amount in (("torches", torches), ("arrows", arrows), ("pickaxe", pickaxe), ("sword", sword)):
@@ -131,11 +131,11 @@ def chest_contents(*, torches, ore, ore_amount, potion, potion_amount, arrows, p
     return jnp.where(slots == potion_slot, jnp.expand_dims(potion_amount, -1), vector)
 
 
-WORDS = (1, 13, 2, CREATURES, CREATURES, CREATURES, 3, 3, 2)  # words of each need, in the order below
+WORDS = (1, 13, 2, CREATURES, CREATURES, CREATURES, 3, 3, 2)  # random words per field, in the order below
 
 
 def bulk_draws(key: jax.Array, batch: tuple[int, ...] = ()) -> Draws:
-    """The same needs as `upstream_draws`, for a whole batch of worlds if asked, from one call of the generator."""
+    """The fields of `upstream_draws` from one call of the generator, optionally for a batch of environments."""
     words = jax.random.bits(key, (*batch, sum(WORDS)), jnp.uint32)
     sapling, chest, choice, wander, axis, mood, spawn, cell, state_rng = jnp.split(words, np.cumsum(WORDS)[:-1], -1)
     directions = np.full(CREATURES, 4, np.uint32)

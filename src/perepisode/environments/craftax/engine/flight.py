@@ -35,12 +35,12 @@ from perepisode.pytree import pytree
 
 SOLIDS = np.flatnonzero(SOLID)
 IS_FRIENDLY = np.arange(MISSILES) >= FRIENDLY.start
-EARLIER = np.arange(3) < np.arange(MISSILES)[:, None]  # Craftax moves one projectile after the other
+EARLIER = np.arange(3) < np.arange(MISSILES)[:, None]  # Craftax moves projectiles sequentially
 
 
 @pytree
 class Ahead:
-    """The cells that projectiles enter next."""
+    """The next cells of the projectiles."""
 
     position: jax.Array  # int32[missile, 2]
     id: jax.Array  # int32[missile], as `wrapped_id`
@@ -48,7 +48,7 @@ class Ahead:
 
 
 def shoot_at_player(floor: Floor, intent: Intent, shooters: jax.Array, ahead: Ahead, shots: Ahead):
-    """Each shooting mob takes the first free slot, if any.  `shots` are the cells in front of the two mobs."""
+    """Each shooting mob uses the first free slot, if any.  `shots` are the cells in front of the two mobs."""
     missiles, directions = floor.missiles, floor.directions
     mobs, toward = floor.creatures.slots(RANGED), intent.toward[RANGED]
     kinds = jnp.asarray(PROJECTILE_OF)[mobs.type_id]
@@ -71,7 +71,7 @@ def shoot_at_player(floor: Floor, intent: Intent, shooters: jax.Array, ahead: Ah
 
 
 def fly_at_player(state: State, floor: Floor, ahead: Ahead) -> tuple[State, Floor, jax.Array, Ahead]:
-    """Hostile projectiles.  Also returned: which of them broke a table or furnace, and the cells as they left them."""
+    """Move the hostile projectiles.  Also returns which broke a table or furnace, and the cells afterwards."""
     missiles, player = floor.missiles, state.player_position
     mask, position = missiles.mask[HOSTILE], ahead.position[HOSTILE]
     reaches_player = cells.same(position, player)
@@ -80,7 +80,7 @@ def fly_at_player(state: State, floor: Floor, ahead: Ahead) -> tuple[State, Floo
     ids = cells.cell_id(position)
     mob_ids = cells.cell_id(floor.creatures.position)
     in_mob = any_of((ids[:, None] == mob_ids) & floor.creatures.mask) | reaches_player
-    # Craftax's write beyond the far edge is dropped, one before the near edge wraps around.
+    # Craftax drops a write beyond the far edge and wraps one before the near edge.
     lands = (position[:, 0] < SIZE) & (position[:, 1] < SIZE)
     broken = mask & lands & cells.member(ahead.block[HOSTILE], (Block.FURNACE, Block.CRAFTING_TABLE))
     gone_before = broken & (ahead.id[:, None] == ahead.id[HOSTILE]) & EARLIER
@@ -101,7 +101,7 @@ def fly_at_player(state: State, floor: Floor, ahead: Ahead) -> tuple[State, Floo
 
 
 def fly_at_mobs(state: State, floor: Floor, ahead: Ahead) -> tuple[State, Floor]:
-    """The player's projectiles hit the mob in their cell or else the one in the next, and end there."""
+    """The player's projectiles hit the mob in their cell, else the one in the next cell, and stop there."""
     before = floor.creatures
     missiles = floor.missiles
     mask = missiles.mask[FRIENDLY]

@@ -1,4 +1,4 @@
-"""The DO action: strike the mob in front, or else mine, drink, eat, open or attack the block in front."""
+"""The DO action: strike the mob in front, else mine, drink, eat, open or attack the block in front."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from perepisode.environments.craftax.engine.tables import (
 from perepisode.environments.craftax.engine.unlock import grant
 
 NOTHING = 63
-MINING = {  # block: what it becomes, the pickaxe it takes, the item it gives
+MINING = {  # block: new block, required pickaxe, item
     Block.TREE: (Block.GRASS, 0, "wood"), Block.FIRE_TREE: (Block.FIRE_GRASS, 0, "wood"),
     Block.ICE_SHRUB: (Block.ICE_GRASS, 0, "wood"),
     Block.STONE: (Block.PATH, 1, "stone"), Block.STALAGMITE: (Block.PATH, 1, "stone"),
@@ -37,15 +37,15 @@ MINING = {  # block: what it becomes, the pickaxe it takes, the item it gives
     Block.FURNACE: (Block.PATH, 0, None), Block.CRAFTING_TABLE: (Block.PATH, 0, None),
     Block.CHEST: (Block.PATH, 0, None), Block.RIPE_PLANT: (Block.PLANT, 0, None),
 }  # fmt: skip
-# One integer a block, because each table look-up is a memory access: becomes, then pickaxe, then item.
+# One integer per block, because each table lookup is a memory access: new block, pickaxe, item.
 MINED = np.array([block | NOTHING << 16 for block in Block], np.int32)
 for _block, (_becomes, _pickaxe, _item) in MINING.items():
     MINED[_block] = _becomes | _pickaxe << 8 | (NOTHING if _item is None else SLOT[_item]) << 16
-FOUND_ONCE = counts(pickaxe=1, sword=1) > 0  # a chest's tool replaces a worse one, it does not add up
+FOUND_ONCE = counts(pickaxe=1, sword=1) > 0  # a tool from a chest replaces a worse one
 
 
 def max_food(state: State) -> jax.Array:
-    """Also the most drink and the most energy."""
+    """Also the maximum of drink and energy."""
     return 7 + 2 * state.player_dexterity
 
 
@@ -55,7 +55,7 @@ def at_level(state: State) -> jax.Array:
 
 
 def fight(state: State, floor: Floor, sight: Sight, does: jax.Array) -> tuple[State, Floor, jax.Array]:
-    """The blow at whatever stands in front.  A passive mob killed by hand is eaten.  Also: was anything hit."""
+    """Strike the mob in front; a passive mob killed by hand is eaten.  Also returns whether anything was hit."""
     before = floor.creatures
     hit = does & before.mask & cells.same(before.position, sight.facing)
     creatures = strike(before, hit, total(sword_damage(state), creature_defense(before.type_id)))
@@ -71,7 +71,7 @@ def fight(state: State, floor: Floor, sight: Sight, does: jax.Array) -> tuple[St
 
 
 def mine(draws: Draws, state: State, sight: Sight, works: jax.Array):
-    """The block in front if `works`: what it becomes, the change of the inventory, unlocked, and the fed player."""
+    """Use the block in front if `works`: next state, new block, change of the inventory, unlocked."""
     block, items = sight.block, state.inventory.counts
     mined = jnp.asarray(MINED)[block]
     works &= items[SLOT["pickaxe"]] >= (mined >> 8) & 255
@@ -80,9 +80,9 @@ def mine(draws: Draws, state: State, sight: Sight, works: jax.Array):
     change = change + jnp.where(block == Block.CHEST, loot(draws.chest, state), 0)
     drinks = works & ((block == Block.WATER) | (block == Block.FOUNTAIN))
     eats = works & (block == Block.RIPE_PLANT)
-    found = cells.same(state.growing_plants_positions, sight.facing)
-    matches = pack(found)
-    first = unpack(jnp.where(matches == 0, 1, matches & -matches), found.shape[0])
+    is_faced = cells.same(state.growing_plants_positions, sight.facing)
+    matches = pack(is_faced)
+    first = unpack(jnp.where(matches == 0, 1, matches & -matches), is_faced.shape[0])
     state = replace(
         state,
         player_drink=jnp.where(drinks, jnp.minimum(max_food(state), state.player_drink + 1), state.player_drink),
@@ -98,7 +98,7 @@ def mine(draws: Draws, state: State, sight: Sight, works: jax.Array):
 
 
 def loot(chest: jax.Array, state: State) -> jax.Array:
-    """What a chest adds.  The first one on floor 1 holds a bow, the first ones on floors 3 and 4 a book each."""
+    """The contents added by a chest.  The first on floor 1 has a bow, the first on floors 3 and 4 a book each."""
     items, level = state.inventory.counts, state.player_level
     first = ~any_of(at_level(state) & state.chests_opened)
     bow = first & (level == 1)
@@ -109,7 +109,7 @@ def loot(chest: jax.Array, state: State) -> jax.Array:
 
 
 def interact(draws: Draws, state: State, floor: Floor, sight: Sight, action: jax.Array):
-    """Craftax's `do_action`; chest and boss count even where a mob stands in the way or the cell is off the map."""
+    """Craftax's `do_action`; chest and boss count even if a mob is in front of them or the cell is off the map."""
     does = action == Action.DO
     state, floor, fought = fight(state, floor, sight, does)
     works = does & sight.facing_inside & ~fought
@@ -130,5 +130,5 @@ def interact(draws: Draws, state: State, floor: Floor, sight: Sight, action: jax
 
 
 def occupied(floor: Floor, cell: jax.Array) -> jax.Array:
-    """Is there a living mob in this cell of the map?"""
+    """Whether a living mob is in this cell."""
     return any_of(floor.creatures.mask & (cells.cell_id(floor.creatures.position) == cells.cell_id(cell)))

@@ -1,4 +1,4 @@
-"""How mobs choose a step, attack, give way to each other and despawn."""
+"""Mob behaviour: movement, attacks, collisions and despawning."""
 
 from dataclasses import replace
 
@@ -28,14 +28,14 @@ from perepisode.environments.craftax.engine.unlock import grant
 from perepisode.pytree import pytree
 
 IS_MELEE, IS_RANGED = CREATURE_CLASS == 1, CREATURE_CLASS == 2
-# For each creature slot, the types that may not enter ground, water and lava, as bits.
+# For each creature slot, bits of the types that cannot enter ground, water and lava.
 BARRED = (COLLISION[:, CREATURE_CLASS] << np.arange(len(COLLISION))[:, None, None]).sum(0)
 MELEE_COOLDOWN, RANGED_COOLDOWN = 5, 4
 
 
 @pytree
 class Intent:
-    """Where each creature of the floor would go, before it is known whether it can."""
+    """The intended move of each creature on the floor, before collisions."""
 
     distance: jax.Array  # int32[8], L1 to the player
     toward: jax.Array  # int32[8, 2], one step along one axis
@@ -43,7 +43,7 @@ class Intent:
 
 
 def intend(draws: Draws, creatures: Mobs, player: jax.Array, on_boss_floor: jax.Array) -> Intent:
-    """Melee mobs pursue when near, ranged ones keep a distance of four to five, passive ones wander."""
+    """Melee mobs pursue nearby players, ranged mobs keep a distance of four to five, passive mobs wander."""
     away = player - creatures.position
     rows, columns = jnp.abs(away[:, 0]), jnp.abs(away[:, 1])
     distance = rows + columns
@@ -58,7 +58,7 @@ def intend(draws: Draws, creatures: Mobs, player: jax.Array, on_boss_floor: jax.
 
 
 def passable(types: jax.Array, targets: jax.Array, blocks: jax.Array) -> jax.Array:
-    """bool[8]: may this kind of mob enter this kind of block?"""
+    """bool[8]: whether a mob of this type can enter a block of this type."""
     solid = cells.member(blocks, np.flatnonzero(SOLID))
     water, lava = blocks == Block.WATER, blocks == Block.LAVA
     ground = ~(solid | water | lava)
@@ -69,9 +69,9 @@ def passable(types: jax.Array, targets: jax.Array, blocks: jax.Array) -> jax.Arr
 def move_creatures(
     creatures: Mobs, intent: Intent, blocks: jax.Array, player: jax.Array, on_boss_floor: jax.Array
 ) -> tuple[Mobs, jax.Array]:
-    """One after the other, because each blocks the cell it stands in.  Also: which of them attack.
+    """Move creatures sequentially, since each blocks its cell.  Also returns which of them attack.
 
-    A ranged mob that wants to flee but cannot shoots instead.  Craftax moves dead slots too, as ghosts.
+    A ranged mob that cannot flee shoots instead.  Like Craftax, moves dead slots too.
     """
     far = intent.distance >= PARAMS.mob_despawn_distance
     stays = creatures.mask & ~(far & (IS_PASSIVE | ~on_boss_floor))
@@ -108,7 +108,7 @@ def move_creatures(
 
 
 def suffer_melee(state: State, floor: Floor, attacking: jax.Array) -> tuple[State, jax.Array]:
-    """A sleeper takes three and a half times the damage of the first blow, and wakes."""
+    """A sleeping player takes 3.5 times the damage of the first blow and wakes up."""
     blows = jnp.asarray(MELEE_DAMAGE)[floor.creatures.type_id[MELEE]]
     awake = damage_to_player(state, blows)
     asleep = damage_to_player(state, blows * (1 + 2.5))

@@ -1,4 +1,4 @@
-"""What the rules of one step look at: the floor's mobs, the blocks around the player, the cell being faced."""
+"""Inputs of the rules of one step: the floor's mobs, the blocks around the player, the faced cell."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ CENTRE = 4
 
 @pytree
 class Floor:
-    """The mobs and projectiles on the player's floor, taken out of the state once and put back once."""
+    """The mobs and projectiles on the player's floor, read from the state once and written back once."""
 
     creatures: Mobs  # [8]
     missiles: Mobs  # [6]
@@ -23,14 +23,14 @@ class Floor:
 
 @pytree
 class Sight:
-    """The player's surroundings before it acts."""
+    """The player's surroundings before the action."""
 
     blocks: jax.Array  # int32[9]: the three by three cells around the player, as Craftax reads them
     near_table: jax.Array
     near_furnace: jax.Array
     facing: jax.Array  # int32[2]
     facing_id: jax.Array
-    facing_inside: jax.Array  # is the faced cell on the map
+    facing_inside: jax.Array  # whether the faced cell is on the map
     block: jax.Array  # of the faced cell
     item: jax.Array  # of the faced cell
     on_boss_floor: jax.Array

@@ -1,4 +1,4 @@
-"""New mobs: whether one of each class appears in this step, where, and in which slot."""
+"""Spawning: whether a mob of each class appears in this step, where, and in which slot."""
 
 from dataclasses import replace
 
@@ -29,18 +29,18 @@ DEEP_THING = 5  # the ranged mob that lives in water
 PASSIVE_NEAREST, HOSTILE_NEAREST, BOSS_FARTHEST = 3, 9, 6
 
 
-def spawn(draws: Draws, state: State, floor: Floor, places: Cells, on_boss_floor: jax.Array) -> Floor:
-    """Passive, then melee, then ranged.  `places` shows no block where a mob stands; new mobs avoid each other too."""
+def spawn(draws: Draws, state: State, floor: Floor, candidates: Cells, on_boss_floor: jax.Array) -> Floor:
+    """Passive, then melee, then ranged.  `candidates` excludes occupied cells; new mobs also avoid each other."""
     level = state.player_level
     chance = jnp.asarray(SPAWN_CHANCE)[level]
     types = jnp.asarray(FLOOR_MOBS)[jnp.where(on_boss_floor, state.boss_progress, level)]
-    rows = places.rows - state.player_position[0]
-    columns = places.columns - state.player_position[1]
+    rows = candidates.rows - state.player_position[0]
+    columns = candidates.columns - state.player_position[1]
     squared = rows * rows + columns * columns
-    soil, graves = member(places.blocks, SOIL), member(places.blocks, GRAVES)
+    soil, graves = member(candidates.blocks, SOIL), member(candidates.blocks, GRAVES)
     free = squared < PARAMS.mob_despawn_distance**2
     apart = jnp.where(on_boss_floor, squared <= BOSS_FARTHEST**2, squared > HOSTILE_NEAREST**2)
-    waters = jnp.where(types[2] == DEEP_THING, places.blocks == Block.WATER, soil)
+    waters = jnp.where(types[2] == DEEP_THING, candidates.blocks == Block.WATER, soil)
     coefficient = hostile_coefficient(state, on_boss_floor)
     night = chance[1] + chance[3] * jnp.square(1 - state.light_level)
 
@@ -54,22 +54,22 @@ def spawn(draws: Draws, state: State, floor: Floor, places: Cells, on_boss_floor
          draws.spawn[2] < chance[2] * coefficient),
     ):  # fmt: skip
         room = any_of(~creatures.mask[slots])
-        found, cell = draws.cell.pick(which, places, suitable & free)
-        appears = wanted & room & found
-        creatures = settle(creatures, slots, kind, MOB_HEALTH[:, column], cell, appears)
-        free = free & ~(appears & (places.rows == cell[0]) & (places.columns == cell[1]))
+        any_valid, cell = draws.cell.pick(which, candidates, suitable & free)
+        appears = wanted & room & any_valid
+        creatures = place_mob(creatures, slots, kind, MOB_HEALTH[:, column], cell, appears)
+        free = free & ~(appears & (candidates.rows == cell[0]) & (candidates.columns == cell[1]))
     return replace(floor, creatures=creatures)
 
 
 def hostile_coefficient(state: State, on_boss_floor: jax.Array) -> jax.Array:
-    """Three times as many monsters until a floor is cleared; with the boss, all at once while a wave lasts."""
+    """Factor of the hostile spawn rate: three until a floor is cleared; on the boss floor, certain during a wave."""
     uncleared = any_of(at_level(state) & (state.monsters_killed < CLEARED))
     wave = (state.boss_timesteps_to_spawn_this_round >= 1) * 1000
     return (1 + 2 * uncleared) * jnp.where(on_boss_floor, wave, 1)
 
 
-def settle(creatures: Mobs, slots: slice, kind: jax.Array, healths, cell: jax.Array, appears: jax.Array) -> Mobs:
-    """Fill the first free slot.  Craftax writes the type even if none appears, into the first slot if all are taken."""
+def place_mob(creatures: Mobs, slots: slice, kind: jax.Array, healths, cell: jax.Array, appears: jax.Array) -> Mobs:
+    """Fill the first free slot.  Like Craftax, write the type even if none spawns, in slot one if all are full."""
     free = pack(~creatures.mask[slots])
     lowest = jnp.where(free == 0, 1, free & -free)
     slot = unpack(lowest << slots.start, CREATURES)

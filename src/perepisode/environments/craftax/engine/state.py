@@ -1,4 +1,4 @@
-"""The engine's state: Craftax's, with small maps and with mobs and items packed side by side."""
+"""The engine's state: Craftax's with small integer maps and with mobs and items in packed arrays."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from perepisode.pytree import pytree
 
 @pytree
 class Mobs:
-    """Slots of mobs or projectiles, on all floors or on one."""
+    """Slots of mobs or projectiles on all floors or on one."""
 
-    position: jax.Array  # int32[..., slot, 2]; a dead projectile's keeps drifting out of the map
+    position: jax.Array  # int32[..., slot, 2]; a dead projectile keeps moving off the map
     health: jax.Array  # float32[..., slot]
     mask: jax.Array  # bool[..., slot]
     attack_cooldown: jax.Array  # int32[..., slot]
@@ -44,7 +44,7 @@ class Mobs:
 
 @pytree
 class Inventory:
-    """Counts of all items in one vector; each item is also readable by its name."""
+    """Counts of all items in one vector, also readable by name."""
 
     counts: jax.Array  # int32[..., item], in the order of `tables.SLOT`, then armour, then potions
 
@@ -59,7 +59,7 @@ class Inventory:
 
 @pytree
 class State:
-    """One world.  Field names, and the views below, read like Craftax's `EnvState`."""
+    """One game.  Fields and the properties below have the names of Craftax's `EnvState`."""
 
     map: jax.Array  # int8[level, row, column]
     item_map: jax.Array  # int8[level, row, column]
@@ -106,7 +106,7 @@ class State:
     boss_timesteps_to_spawn_this_round: jax.Array
     light_level: jax.Array
     achievements: jax.Array
-    state_rng: jax.Array  # uint32[2]; no rule reads it, it is kept for equality with Craftax
+    state_rng: jax.Array  # uint32[2]; unused, kept for equality with Craftax
     timestep: jax.Array
 
     melee_mobs = property(lambda self: self.creatures.slots(MELEE))
@@ -125,7 +125,7 @@ SAME = tuple(
 
 
 def from_upstream(state: upstream.EnvState) -> State:
-    """Craftax's state as ours; `to_upstream` undoes it without loss.  `mob_map` follows from the living mobs."""
+    """Convert Craftax's state; `to_upstream` is the exact inverse.  `mob_map` follows from the living mobs."""
     items = state.inventory
     scalars = jnp.stack([getattr(items, name) for name in SCALAR_ITEMS], -1)
     return State(
@@ -141,7 +141,7 @@ def from_upstream(state: upstream.EnvState) -> State:
 
 
 def to_upstream(state: State) -> upstream.EnvState:
-    """The same world as Craftax's own state."""
+    """Convert to Craftax's state."""
     items = {name: getattr(state.inventory, name) for name in (*SCALAR_ITEMS, "armour", "potions")}
     mobs = ("melee_mobs", "passive_mobs", "ranged_mobs", "mob_projectiles", "player_projectiles")
     return upstream.EnvState(
@@ -158,7 +158,7 @@ def to_upstream(state: State) -> upstream.EnvState:
 
 
 def mob_map(state: State) -> jax.Array:
-    """Cells with a living creature, bool[..., level, row, column]: Craftax's `mob_map`, which we need not store."""
+    """Cells with a living creature, bool[..., level, row, column]: Craftax's `mob_map`, which is not stored."""
     rows = state.creatures.position[..., 0, None] == jnp.arange(SIZE)
     columns = state.creatures.position[..., 1, None] == jnp.arange(SIZE)
     rows &= state.creatures.mask[..., None]
@@ -166,15 +166,15 @@ def mob_map(state: State) -> jax.Array:
 
 
 def lit_only(state: State) -> State:
-    """The same world with light_map int8, 1 where an agent sees: half the size, the same game and observations.
+    """The same game with an int8 light_map, 1 where lit: half the size, the same dynamics and observations.
 
-    No rule asks how bright a cell is, and light only grows, so this is enough to play; `to_upstream` needs all of it.
+    No rule depends on the brightness, and light only increases, so the flag suffices; `to_upstream` needs the values.
     """
     return replace(state, light_map=(state.light_map > VISIBLE_LIGHT).astype(jnp.int8))
 
 
 def generate(key: jax.Array) -> State:
-    """A fresh world: what Craftax's `reset_env(key)` would make."""
+    """A newly generated world, equal to Craftax's `reset_env(key)`."""
     _, step_key = jax.random.split(key)
     return from_upstream(generate_world(step_key, PARAMS, STATIC))
 

@@ -1,4 +1,4 @@
-"""One step of one world: Craftax's rules in Craftax's order, with all maps written once, at the end."""
+"""One step of one environment: Craftax's rules in Craftax's order, with all maps written once at the end."""
 
 from dataclasses import replace
 
@@ -29,17 +29,17 @@ from perepisode.pytree import pytree
 
 @pytree
 class Edits:
-    """Changes of the maps that later rules of the same step must see, kept aside until its end."""
+    """Pending changes of the maps, visible to later rules of the step and written at its end."""
 
-    block: jax.Array  # what the faced cell becomes
-    changed: jax.Array  # whether it changes
-    torch: jax.Array  # whether a torch is placed there
+    block: jax.Array  # new block of the faced cell
+    changed: jax.Array  # whether the faced cell changes
+    torch: jax.Array  # whether a torch is placed on it
     broken: jax.Array  # bool[3]: hostile projectiles that broke a block
     broken_ids: jax.Array  # int32[3]
 
 
 def step(draws: Draws, state: State, action: jax.Array) -> tuple[State, jax.Array, Events]:
-    """Next state, reward and what happened.  The caller vmaps, and asks whether the world ended."""
+    """Next state, reward and events.  The caller vmaps and checks whether the episode ended."""
     start = state
     action = jnp.where(state.is_sleeping | state.is_resting, Action.NOOP, action)
     state, entered = body.change_floor(state, action)
@@ -47,28 +47,28 @@ def step(draws: Draws, state: State, action: jax.Array) -> tuple[State, jax.Arra
     seen = floor.creatures
     seen_from = state.player_position
     state, floor, edits, acted = act(draws, state, floor, sight, action)
-    state, floor, edits, acted = settled(state, floor, edits, acted)
+    state, floor, edits, acted = phase_barrier(state, floor, edits, acted)
     struck = floor.creatures
     state, floor, edits, fought = update_mobs(draws, state, floor, sight, edits)
-    state, floor, edits, fought = settled(state, floor, edits, fought)
+    state, floor, edits, fought = phase_barrier(state, floor, edits, fought)
     fallen = floor.creatures
     floor, map_is_read = populate(draws, state, floor, sight, edits)
-    state = put_back(state, floor)
+    state = write_floor(state, floor)
     state, ripe = body.grow_plants(state)
     state = write_maps(state, sight, edits, ripe, map_is_read)
     state, woke = body.sleep_and_rest(state, action)
-    state = body.clip(body.live(state))
+    state = body.clip(body.update_needs(state))
     by_hand, by_missile = seen.mask & ~struck.mask, struck.mask & ~fallen.mask & (fallen.health <= 0)
     slain = unlock.for_kills(by_hand, by_missile, seen.type_id)
-    state, reward = settle_accounts(draws, start, state, entered | acted | fought | woke | slain)
+    state, reward = finish(draws, start, state, entered | acted | fought | woke | slain)
     wood = state.inventory.wood - start.inventory.wood
-    return state, reward, report(seen, seen_from, struck, fallen, floor.creatures, wood)
+    return state, reward, make_events(seen, seen_from, struck, fallen, floor.creatures, wood)
 
 
-def settled(state: State, *others):
-    """Keep the phases apart: without this XLA repeats one phase's arithmetic in each result of the next.
+def phase_barrier(state: State, *others):
+    """Separate two phases: without it XLA repeats the arithmetic of one phase in each result of the next.
 
-    The maps stay out of it, because they change only at the end of the step and must not be copied.
+    Excludes the maps, which change only at the end of the step and must not be copied.
     """
     small = replace(state, map=None, item_map=None, light_map=None)
     small, *others = jax.lax.optimization_barrier((small, *others))
@@ -76,10 +76,10 @@ def settled(state: State, *others):
 
 
 def act(draws: Draws, state: State, floor: Floor, sight: Sight, action: jax.Array):
-    """All the player does before the mobs move."""
+    """The player's actions before the mobs move."""
     items = state.inventory.counts
     crafted, unlocked = actions.craft(items, sight, action)
-    state, floor, mined, found, gained = interact(draws, state, floor, sight, action)
+    state, floor, mined, collected, gained = interact(draws, state, floor, sight, action)
     unlocked = unlocked | gained
     block, torch, sapling, placed, gained = actions.place(items, sight, occupied(floor, sight.facing), action)
     block = jnp.where(action == Action.DO, mined, block)
@@ -95,7 +95,7 @@ def act(draws: Draws, state: State, floor: Floor, sight: Sight, action: jax.Arra
     unlocked = unlocked | gained
     state, gained = body.boss_logic(state, sight.on_boss_floor)
     unlocked = unlocked | gained
-    state = replace(state, inventory=Inventory(items + crafted + found + placed + shot + drunk + read + spent))
+    state = replace(state, inventory=Inventory(items + crafted + collected + placed + shot + drunk + read + spent))
     state = actions.level_up(state, action)
     way = state.player_position + actions.direction_vector(action)
     state = body.walk(state, sight, occupied(floor, way), action)
@@ -133,28 +133,28 @@ def update_mobs(draws: Draws, state: State, floor: Floor, sight: Sight, edits: E
 
 
 def populate(draws: Draws, state: State, floor: Floor, sight: Sight, edits: Edits) -> tuple[Floor, jax.Array]:
-    """New mobs, on the floor as this step has left it.
+    """Spawn mobs on the floor as it is after this step.
 
-    Also a flag that is always True, but known only once the map has been read for the last time: what waits for it
-    may overwrite the map in place.
+    Also returns a flag that is always True but depends on the last read of the map: a write that depends on the flag
+    can overwrite the map in place.
     """
-    places = draws.cell.candidates(state.map, state.player_level, state.player_position)
+    candidates = draws.cell.candidates(state.map, state.player_level, state.player_position)
     mob_ids = cells.cell_id(floor.creatures.position)
     living = floor.creatures.mask
     crowded = cells.any_of(living & (mob_ids == sight.facing_id))
-    places = places.cover(
+    candidates = candidates.cover(
         jnp.concatenate([sight.facing_id[None], edits.broken_ids, mob_ids]),
         jnp.concatenate([edits.block[None], jnp.full(3, Block.PATH), jnp.full(8, Block.INVALID)]),
         jnp.concatenate([(edits.changed & ~crowded)[None], edits.broken, living]),
     )
-    return spawning.spawn(draws, state, floor, places, sight.on_boss_floor), places.blocks[0] < len(Block)
+    return spawning.spawn(draws, state, floor, candidates, sight.on_boss_floor), candidates.blocks[0] < len(Block)
 
 
-def put_back(state: State, floor: Floor) -> State:
+def write_floor(state: State, floor: Floor) -> State:
     here = at_level(state)
 
-    def put(whole, part):
-        return jnp.where(here.reshape(-1, *[1] * part.ndim), part, whole)
+    def put(floors, floor):
+        return jnp.where(here.reshape(-1, *[1] * floor.ndim), floor, floors)
 
     return replace(
         state,
@@ -190,7 +190,7 @@ def write_maps(state: State, sight: Sight, edits: Edits, ripe: jax.Array, map_is
 
 
 def light_torch(light_map: jax.Array, level: jax.Array, torch: jax.Array, placed: jax.Array) -> jax.Array:
-    """A torch adds its nine by nine cells of light."""
+    """A torch lights nine by nine cells."""
     around = np.stack(np.meshgrid(np.arange(-4, 5), np.arange(-4, 5), indexing="ij"), -1).reshape(-1, 2)
     near = torch + around
     ids = cells.wrapped_id(near)
@@ -202,8 +202,8 @@ def light_torch(light_map: jax.Array, level: jax.Array, torch: jax.Array, placed
     return cells.write(light_map, level, ids, light, placed & cells.in_bounds(near))
 
 
-def settle_accounts(draws: Draws, start: State, state: State, unlocked: jax.Array) -> tuple[State, jax.Array]:
-    """Achievements, reward and clock.  Reward = newly unlocked, weighted, + 0.1 change of health."""
+def finish(draws: Draws, start: State, state: State, unlocked: jax.Array) -> tuple[State, jax.Array]:
+    """Achievements, reward and time.  Reward = weights of newly unlocked achievements + 0.1 change in health."""
     gained = unlock.as_flags(unlocked) | unlock.for_items(state.inventory.counts)
     new = gained & ~start.achievements
     reward = (new * ACHIEVEMENT_REWARD).sum() + (state.player_health - start.player_health) * 0.1
@@ -218,8 +218,8 @@ def settle_accounts(draws: Draws, start: State, state: State, unlocked: jax.Arra
     return state, reward
 
 
-def report(seen: Mobs, seen_from: jax.Array, struck: Mobs, fallen: Mobs, after: Mobs, wood: jax.Array) -> Events:
-    """What happened, from the mobs as they were before the action, after it, after all moves and after spawning."""
+def make_events(seen: Mobs, seen_from: jax.Array, struck: Mobs, fallen: Mobs, after: Mobs, wood: jax.Array) -> Events:
+    """The events, from the mobs before the action, after it, after all moves and after spawning."""
     gone = struck.mask & ~fallen.mask
     killed = (seen.mask & ~struck.mask) | (gone & (fallen.health <= 0))
     dropped = seen.mask & ~after.mask & (after.health <= 0)

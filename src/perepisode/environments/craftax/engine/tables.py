@@ -1,6 +1,6 @@
 """Craftax's constants as small NumPy tables, and the order in which the engine packs items and mobs.
 
-The numbers come from the pinned craftax package, so that there is one source for them; only the shape is ours.
+The values come from the pinned craftax package, their single source; only the layout differs.
 """
 
 from enum import IntEnum
@@ -31,17 +31,17 @@ DIRECTIONS = np.asarray(upstream.DIRECTIONS)[:9]  # rows 5 to 8 stand still
 SOLID = np.asarray(upstream.SOLID_BLOCK_MAPPING)
 HOLDS_ITEM = np.asarray(upstream.CAN_PLACE_ITEM_MAPPING)
 TORCH_LIGHT = np.asarray(upstream.TORCH_LIGHT_MAP)
-VISIBLE_LIGHT = 0.05  # an agent sees cells with more light than this
+VISIBLE_LIGHT = 0.05  # cells with more light than this are visible
 ACHIEVEMENTS = len(Achievement)
 ACHIEVEMENT_REWARD = np.asarray(upstream.ACHIEVEMENT_REWARD_MAP)
 FLOOR_ACHIEVEMENT = np.asarray(upstream.LEVEL_ACHIEVEMENT_MAP)
 
-# Mobs of a floor sit in one row of eight slots, in the order in which they move.
+# The mobs of a floor occupy one row of eight slots, in the order in which they move.
 MELEE, PASSIVE, RANGED = slice(0, 3), slice(3, 6), slice(6, 8)
 CREATURES = 8
 CREATURE_CLASS = np.array([1, 1, 1, 0, 0, 0, 2, 2])  # column of upstream's per-class tables
 IS_PASSIVE = CREATURE_CLASS == 0
-# Projectiles of a floor sit in one row of six: the mobs', then the player's.
+# The projectiles of a floor occupy one row of six slots: the mobs', then the player's.
 HOSTILE, FRIENDLY = slice(0, 3), slice(3, 6)
 MISSILES = 6
 
@@ -58,7 +58,7 @@ BOSS_EXTRA_DAMAGE = upstream.BOSS_FIGHT_EXTRA_DAMAGE
 BOSS_WAVE = upstream.BOSS_FIGHT_SPAWN_TURNS
 SWORD_DAMAGE = np.array([1, 2, 3, 5, 8], np.int32)
 
-# The inventory is one vector of counts, so that a recipe is one row of a table.
+# The inventory is one vector of counts, so that a recipe is a row of a table.
 SCALAR_ITEMS = (
     "wood", "stone", "coal", "iron", "diamond", "sapling", "pickaxe", "sword", "bow", "arrows", "torches", "ruby",
     "sapphire", "books",

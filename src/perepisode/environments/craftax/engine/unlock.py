@@ -1,4 +1,4 @@
-"""Achievements gained in a step, as a set of bits in three words, so that many rules can add to it cheaply."""
+"""Achievements unlocked in a step, as bits of three words that rules combine cheaply."""
 
 import jax
 import jax.numpy as jnp
@@ -40,12 +40,12 @@ for _name, (_item, _number) in FOR_ITEMS.items():
 
 
 def grant(condition: jax.Array, achievement: int) -> jax.Array:
-    """uint32[word] with the achievement's bit if the condition holds."""
+    """uint32[word] with the achievement's bit set if the condition holds."""
     return jnp.where(condition, BITS[achievement], np.uint32(0))
 
 
 def for_kills(by_hand: jax.Array, by_missile: jax.Array, types: jax.Array) -> jax.Array:
-    """A passive mob counts only when it is killed by hand, because only then it is eaten."""
+    """A passive mob counts only if killed by hand, because only then it is eaten."""
     killed = by_hand | (by_missile & ~IS_PASSIVE)
     achievement = jnp.asarray(ON_KILL)[np.arange(CREATURES), types][:, None]
     bits = jnp.uint32(1) << (achievement & 31).astype(jnp.uint32)
@@ -63,5 +63,5 @@ def as_flags(words: jax.Array) -> jax.Array:
 
 
 def for_items(items: jax.Array) -> jax.Array:
-    """bool[achievement]: those which ask only what is in the inventory at the end of the step."""
+    """bool[achievement]: achievements that depend only on the inventory at the end of the step."""
     return items[ITEM_OF] >= NEEDED
