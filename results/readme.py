@@ -448,14 +448,13 @@ def _optima() -> str:
 def _traps() -> str:
     """What each way of getting it wrong costs."""
     rows = pd.read_csv(HERE / "wrappers" / "traps.csv")
-    head = ["| | utility | of an optimum of | return | violations | P(>1) |", "|---|---:|---:|---:|---:|---:|"]
+    head = ["| | seeds | utility | optimum | return | violations | P(>1) |", "|---|---:|---:|---:|---:|---:|---:|"]
     lines = [
-        f"| {own['note'].iloc[0]} | {own['utility'].mean():.2f} | {own['exact_utility'].iloc[0]:.2f} "
+        f"| {own['note'].iloc[0]} | {len(own)} | {own['utility'].mean():.2f} | {own['exact_utility'].iloc[0]:.2f} "
         f"| {own['return'].mean():.2f} | {own['violations'].mean():.2f} | {percent(own['over_budget'].mean())} |"
         for _, own in rows.groupby("case", sort=False)
     ]
-    seeds = sorted({len(own) for _, own in rows.groupby("case")})
-    return "\n".join([*head, *lines, "", f"Means over {in_words(seeds[0])} seed{'s' if seeds[0] > 1 else ''} each."])
+    return "\n".join([*head, *lines])
 
 
 if __name__ == "__main__":
