@@ -26,8 +26,8 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from perepisode.environments.temptation import Temptation, exact
 from perepisode.interop import sb3
-from perepisode.interop.gymnasium import VectorEnv
-from perepisode.wrappers import VectorEpisodeBudget
+from perepisode.interop.gymnasium import Env, VectorEnv
+from perepisode.wrappers import EpisodeBudget, VectorEpisodeBudget
 from perepisode.wrappers import gymnasium as budget_wrappers
 
 TABLE = optima.ROOT / "results" / "wrappers" / "traps.csv"
@@ -159,11 +159,41 @@ def measure(name: str, seed: int) -> dict:
             "exact_violations": best.mean_count, "seconds": round(perf_counter() - begin)}  # fmt: skip
 
 
+class Repeat(gymnasium.Wrapper):
+    """Four frames per step, as MaxAndSkip plays them: rewards are summed, `info` is that of the last frame."""
+
+    def step(self, action):
+        total = 0.0
+        for _ in range(4):
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            total, self.cost = total + reward, self.cost + info["cost"]
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, silent(info)
+
+
+def frames(episodes: int = 200) -> tuple[float, float]:
+    """Violations per episode of a random agent, and those that a wrapper around repeated actions sees."""
+    repeat = Repeat(Env("temptation", **MANY))
+    env, generator, seen, repeat.cost = EpisodeBudget(repeat), np.random.default_rng(0), 0.0, 0.0
+    for seed in range(episodes):
+        env.reset(seed=seed)
+        over = False
+        while not over:
+            *_, terminated, truncated, info = env.step(int(generator.integers(2)))
+            over, seen = terminated or truncated, seen + info["cost"]
+    return repeat.cost / episodes, seen / episodes
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", default=list(CASES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--frames", action="store_true", help="only count what repeated actions hide")
     given = parser.parse_args()
+    if given.frames:
+        print("violations per episode: {:.1f}, seen: {:.1f}".format(*frames()))
+        return
     for name in given.cases:
         for seed in given.seeds:
             row = measure(name, seed)

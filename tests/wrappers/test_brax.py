@@ -223,6 +223,21 @@ def test_brax_sums_the_task_up():
     assert totals_of["utility"] == pytest.approx(utility(*totals(0), budget=2, unit=1, rho_u=0.1), abs=1e-5)
 
 
+def test_the_wrong_order_carries_an_episode_into_the_next(monkeypatch):
+    """What docs/how-to/episode-budget.md says of a wrapper inside Brax's own, which is refused."""
+    monkeypatch.setattr("perepisode.wrappers.brax._check_inside", lambda env: None)
+    inside = imitated(EpisodeBudget(Script(), budget=5), LENGTH)
+    outside = wrap_env_fn(imitated, budget=5)(Script(), episode_length=LENGTH)
+    for env, accrued, sums in ((inside, [8, 16, 24], [7.65, -8.35, -0.35]), (outside, [8, 8, 8], [7.65] * 3)):
+        states = play(env, [0.0] * LENGTH * 3)
+        ends = [states[end] for end in (LENGTH - 1, 2 * LENGTH - 1, 3 * LENGTH - 1)]
+        assert [float(state.info["episode_budget"].task_return[0]) for state in ends] == accrued
+        paid = [
+            sum(state.reward[0] for state in states[end - LENGTH : end]) for end in (LENGTH, 2 * LENGTH, 3 * LENGTH)
+        ]
+        assert paid == pytest.approx(sums, abs=0.01)
+
+
 REFUSED = [
     (lambda: EpisodeBudget(Script()), "no AutoResetWrapper inside"),
     (lambda: wrap_env_fn(imitated)(Script(), episode_length=5, action_repeat=2), "action_repeat=2"),
