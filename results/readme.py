@@ -66,6 +66,8 @@ def blocks(results: Path) -> dict[str, Callable[[], str]]:
         "loud: in short": lambda: _in_short(scaled),
         "made": lambda: made(long),
         "confirmed": lambda: confirmed(scaled),
+        "wrappers: optima": _optima,
+        "wrappers: traps": _traps,
     }
 
 
@@ -398,6 +400,58 @@ def confirmed(kept: Path) -> str:
         f"and {used[-2]}, on average {used[-1]}. The return of seed {behind['seed']} is lower than that of the others "
         f"({number(behind['return'], 1)})."
     )
+
+
+# ---- a per-episode budget in other libraries ----------------------------------------------------------------
+
+TRAINERS = {
+    "sb3_ppo": "Stable-Baselines3 PPO",
+    "sb3_recurrent": "sb3-contrib RecurrentPPO",
+    "cleanrl_ppo": "CleanRL's ppo.py",
+    "rejax_ppo": "rejax PPO",
+    "purejaxrl_ppo": "purejaxrl's ppo.py",
+    "brax_ppo": "Brax PPO",
+}
+
+
+def _optima() -> str:
+    """Each trainer's agents against the exact optimum of their utility."""
+    rows = pd.read_csv(HERE / "wrappers" / "optima.csv")
+    head = ["| trainer | k | utility, by seed | of the optimum | return | P(>k) |", "|---|---:|---|---|---:|---:|"]
+    lines = []
+    for budget, of_budget in rows.groupby("budget"):
+        best = of_budget.iloc[0]
+        lines.append(
+            f"| *exact optimum* | {budget} | *{best['exact_utility']:.2f}* | | *{best['exact_return']:.2f}* "
+            f"| *{percent(best['exact_over_budget'])}* |"
+        )
+        for recipe in (name for name in TRAINERS if name in set(of_budget["recipe"])):
+            own = of_budget[of_budget["recipe"] == recipe].sort_values("seed")
+            share = own["utility"] / own["exact_utility"]
+            lines.append(
+                f"| {TRAINERS[recipe]} | {budget} | {', '.join(f'{value:.2f}' for value in own['utility'])} "
+                f"| {100 * share.min():.1f} to {100 * share.max():.1f} % | {own['return'].mean():.2f} "
+                f"| {percent(own['over_budget'].mean())} |"
+            )
+    (seeds,) = {tuple(sorted(own["seed"])) for _, own in rows.groupby(["recipe", "budget"])}
+    (steps,), (episodes,) = set(rows["steps"]), set(rows["episodes"])
+    scale = (
+        f"Seeds {listed([str(seed) for seed in seeds])}, {steps:,} steps each; {episodes:,} evaluation episodes per "
+        "agent, actions sampled. Return and P(>k) are means over seeds."
+    )
+    return "\n".join([*head, *lines, "", scale])
+
+
+def _traps() -> str:
+    """What each way of getting it wrong costs."""
+    rows = pd.read_csv(HERE / "wrappers" / "traps.csv")
+    head = ["| | seeds | utility | optimum | return | violations | P(>1) |", "|---|---:|---:|---:|---:|---:|---:|"]
+    lines = [
+        f"| {own['note'].iloc[0]} | {len(own)} | {own['utility'].mean():.2f} | {own['exact_utility'].iloc[0]:.2f} "
+        f"| {own['return'].mean():.2f} | {own['violations'].mean():.2f} | {percent(own['over_budget'].mean())} |"
+        for _, own in rows.groupby("case", sort=False)
+    ]
+    return "\n".join([*head, *lines])
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def mlp(layers, x):
 
 
 def ppo_loss(logits, values, batch, advantage, target, clip_eps, vf_coef, ent_coef):
-    """The scalar loss of one minibatch, entry by entry."""
+    """The loss of one minibatch, entry by entry."""
     advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     policy, value, entropy = [], [], []
     for index in np.ndindex(*values.shape):

@@ -21,6 +21,7 @@ LAYERS = (
     ("plugins", "console"),
     ("environments",),
     ("methods",),
+    ("wrappers",),
     ("runs",),
     ("training",),
     ("zoo",),

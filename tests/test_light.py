@@ -129,6 +129,7 @@ def test_the_lock_pins_every_requirement():
     """Except those of the adapters to libraries that depend on torch, which our tests do not need."""
     locks = [SOURCE.parent / name for name in ("requirements.lock", "requirements-docs.lock")]
     locked = {line.split("==")[0].lower() for lock in locks for line in lock.read_text().splitlines()}
-    extras = [extra for name, extra in PROJECT["optional-dependencies"].items() if name not in ("sb3", "morl")]
+    torch = ("sb3", "morl", "trainers")
+    extras = [extra for name, extra in PROJECT["optional-dependencies"].items() if name not in torch]
     required = names(PROJECT["dependencies"]).union(*map(names, extras))
     assert required - {"perepisode"} <= locked

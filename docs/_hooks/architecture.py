@@ -38,6 +38,7 @@ STAGES = (
         "The objective turns what the episode has accrued into one reward per step. It may update multipliers, "
         "end episodes and add observations.",
         "one scalar reward per step",
+        (("wrappers", "The same objectives around an environment, for trainers of other libraries."),),
     ),
     Stage(
         "training",

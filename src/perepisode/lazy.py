@@ -5,9 +5,12 @@ only the declarations, and importing JAX would dominate their start-up time.  Th
 `pip install .` in a clone installs what they need, `'.[train]'` adds the rest.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from perepisode.settings import ConfigError
 
@@ -22,13 +25,31 @@ else:
             self._name = name
 
         def __getattr__(self, attribute: str):
-            return getattr(import_module(self._name), attribute)
+            module = import_module(self._name)
+            while _waiting:
+                _waiting.pop()()
+            return getattr(module, attribute)
 
     jax, jnp = _LazyModule("jax"), _LazyModule("jax.numpy")
 
 __all__ = ["jax", "jnp"]
 
+_waiting: list[Callable[[], None]] = []
+
 TRAINING = ("jax", "optax", "craftax", "orbax", "safetensors")  # import names of what perepisode[train] installs
+
+
+def once_loaded(call: Callable[[], None]) -> None:
+    """Call it now if JAX is loaded, else when the package first uses JAX."""
+    if sys.modules.get("jax") is None:
+        _waiting.append(call)
+    else:
+        call()
+
+
+def namespace(*arrays: Any) -> Any:
+    """The module that computes with these arrays: NumPy if all of them are NumPy's or plain numbers, else jax.numpy."""
+    return np if all(isinstance(array, np.ndarray | np.generic | int | float) for array in arrays) else jnp
 
 
 def require(command: str) -> None:

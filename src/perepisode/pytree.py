@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import dataclass_transform
 
-from perepisode.lazy import jax
+from perepisode.lazy import jax, once_loaded
 
 
 @dataclass_transform(frozen_default=True)
@@ -11,7 +11,8 @@ def pytree(cls):
     """Frozen dataclass registered as a JAX pytree.  Change a value with `dataclasses.replace`.
 
     A field declared as `static()` is part of the tree's structure (hashable, never traced); all others are leaves.
-    The class is registered when its first instance is created, so declaring one does not import JAX.
+    The class is registered when its first instance is created, or when JAX is first used after that: neither the class
+    nor an instance imports JAX.
     """
     node = dataclass(frozen=True)(cls)
     initial = node.__init__
@@ -19,7 +20,7 @@ def pytree(cls):
     def __init__(self, *args, **kwargs):
         if node.__init__ is not initial:
             node.__init__ = initial
-            jax.tree_util.register_dataclass(node)
+            once_loaded(lambda: jax.tree_util.register_dataclass(node))
         initial(self, *args, **kwargs)
 
     def __reduce__(self):

@@ -108,7 +108,7 @@ WRONG = {
     "word lengths": csv(table(length=["long"] * 12)),
     "word counts": csv(table(violations_x=["many"] * 12)),
     "word gamma": csv(table(gamma=["g"] * 12)),
-    "word steps": csv(table(steps=["s"] * 12)),
+    "word steps": csv(table(total_timesteps=["s"] * 12)),
     "word value": csv(table(value=["v"] * 12)),
     "two worlds": csv(table(environment=["a", "b"] * 6)),
     "no such end": csv(table(end_cause=["\x1b[31m"] * 12)),
@@ -128,7 +128,7 @@ def test_the_words_help(tmp_path):
     said = {kind: _said(tmp_path, kind) for kind in ("UTF-16", "1e308", "word lengths")}
     assert "is not UTF-8 text; save it as UTF-8" in said["UTF-16"]
     assert "return=1e+308 in row 0 (12 such rows): use numbers up to 1e+30" in said["1e308"]
-    assert "column 'length' of the episodes table does not hold numbers" in said["word lengths"]
+    assert "column 'length' of the episodes table is not numeric; write numbers" in said["word lengths"]
 
 
 def _said(tmp_path, kind):
@@ -179,7 +179,7 @@ def test_a_parquet_file_that_is_cut_or_claims_too_much_is_one_line(tmp_path):
     many = pa.table({name: pa.array(np.zeros(episodes.MAX_ROWS + 1, np.int8)) for name in FOUR})
     path.write_bytes(parquet(many))
     assert path.stat().st_size < 1_000_000  # a small file
-    assert "a table holds at most" in refused("report", path)
+    assert "a table has at most" in refused("report", path)
 
 
 @pytest.mark.parametrize("told", ["[]", "null", "1", "[" * 100_000, '{"path": 1, "protocol": [1]}', "\xff"])

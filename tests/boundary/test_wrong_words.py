@@ -23,12 +23,12 @@ FOUND = {  # what somebody met, and what it says now
     "train --method ser --weight inf": "weight=inf is out of range; weight must be a number, at least 0",
     "train --set horizon=2.5": "horizon=2.5 is not a whole number; horizon must be a whole number",
     "train --checkpoint-seconds -1": "checkpoint_seconds=-1.0 is out of range",
-    "study submit --slurm --time yesterday --dry-run": "--time yesterday is no time limit",
+    "study submit --slurm --time yesterday --dry-run": "--time yesterday is not a time limit",
     "train --steps nan": "total_timesteps=nan is out of range",
-    "train --method lagrangian --budget 1 --set lambda_lr=fast": "lambda_lr='fast' is not a number; rate must be a number",
+    "train --method lagrangian --budget 1 --set lambda_lr=fast": "lambda_lr='fast' is not a number; lambda_lr must be a number",
     "train --seeds -1": "seeds=-1 is out of range",
     "demo --workers -2": "workers=-2 is out of range",
-    "study run --only budget,ser,lagrangian": "none has one of family: budget; method: lagrangian, ser",
+    "study run --only budget,ser,lagrangian": "none has all of family: budget; method: lagrangian, ser",
 }
 WRONG = """
 train --env minecraft

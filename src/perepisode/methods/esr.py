@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from perepisode.config import ETHICAL_PENALTY
-from perepisode.lazy import jax, jnp
+from perepisode.lazy import jax, jnp, namespace
 from perepisode.methods import accrued_obs
 from perepisode.methods.objective import ConstraintType, Objective, PenaltyTrace, register_method
 from perepisode.settings import setting
@@ -53,7 +53,7 @@ class Esr(PerEpisode):
 
     def gate(self, v) -> jax.Array:
         """Share of the return that remains after v violations."""
-        return jax.nn.sigmoid(self.sharpness * (self.budget + 0.5 - v))
+        return _sigmoid(self.sharpness * (self.budget + 0.5 - v))
 
     def penalty_trace(self, accrued, multiplier):
         formula = f"σ({float(self.sharpness):.0f} ({float(self.budget) + 0.5:.1f} − v))"
@@ -61,6 +61,25 @@ class Esr(PerEpisode):
         return PenaltyTrace(f"Gate {formula}: share of the return that counts", gate)
 
 
+class SignedEsr(Esr):
+    """Eq. 5 for returns that can be negative: u = gate max(R, 0) + min(R, 0) - ρ_u v.
+
+    A negative return counts in full.  Gated, breaking the budget would cancel it.
+    """
+
+    def u(self, r_ext, r_eth):
+        negative = namespace(r_ext).minimum(r_ext, 0.0)
+        return super().u(r_ext - negative, r_eth) + negative
+
+
 def violations_of(r_eth) -> jax.Array:
     """v = max(0, -R_eth) / ρ."""
-    return jnp.maximum(0.0, -r_eth) / ETHICAL_PENALTY
+    return namespace(r_eth).maximum(0.0, -r_eth) / ETHICAL_PENALTY
+
+
+def _sigmoid(x) -> jax.Array:
+    if namespace(x) is not np:
+        return jax.nn.sigmoid(x)
+    from scipy.special import expit  # here, because importing it takes longer than most commands of the CLI
+
+    return expit(x)

@@ -8,7 +8,7 @@ import numpy as np
 
 from perepisode import safe_io
 from perepisode.config import ConfigError
-from perepisode.lazy import jax, jnp
+from perepisode.lazy import jax, namespace
 from perepisode.methods import accrued_obs
 from perepisode.methods.esr import PerEpisode
 from perepisode.methods.objective import ConstraintType, PenaltyTrace, register_method
@@ -24,10 +24,10 @@ POOL = ("unconstrained", "erm", "ser")  # methods whose episodes the paper learn
 class Distilled:
     """u_θ of Eq. 6: an MLP on standardised returns, shifted to u(0, 0) = 0 and scaled to game-return units."""
 
-    mean: jax.Array  # float32[2]
-    std: jax.Array  # float32[2]
-    kernels: tuple[jax.Array, ...]
-    biases: tuple[jax.Array, ...]
+    mean: jax.Array | np.ndarray  # float32[2]
+    std: jax.Array | np.ndarray  # float32[2]
+    kernels: tuple[jax.Array | np.ndarray, ...]
+    biases: tuple[jax.Array | np.ndarray, ...]
     offset: jax.Array | float = 0.0
     scale: jax.Array | float = 1.0
 
@@ -36,9 +36,10 @@ class Distilled:
 
     def raw(self, r_ext, r_eth):
         """The network's output before shift and scale."""
-        hidden = (jnp.stack(jnp.broadcast_arrays(r_ext, r_eth), axis=-1) - self.mean) / self.std
+        xp = namespace(r_ext, r_eth, self.mean, *self.kernels)
+        hidden = (xp.stack(xp.broadcast_arrays(r_ext, r_eth), axis=-1) - self.mean) / self.std
         for kernel, bias in zip(self.kernels[:-1], self.biases[:-1]):
-            hidden = jnp.tanh(hidden @ kernel + bias)
+            hidden = xp.tanh(hidden @ kernel + bias)
         return (hidden @ self.kernels[-1] + self.biases[-1])[..., 0]
 
 
@@ -65,8 +66,8 @@ def read(content: bytes) -> Distilled:
 def from_json(plain: dict, where: str) -> Distilled:
     """The inverse of `to_json`; `where` names the source in error messages."""
     mean, std, layers, offset, scale = parts(plain, where)
-    kernels, biases = (tuple(jnp.asarray(x, jnp.float32) for x in some) for some in zip(*layers))
-    return Distilled(jnp.asarray(mean, jnp.float32), jnp.asarray(std, jnp.float32), kernels, biases, offset, scale)
+    kernels, biases = (tuple(np.asarray(x, np.float32) for x in some) for some in zip(*layers))
+    return Distilled(np.asarray(mean, np.float32), np.asarray(std, np.float32), kernels, biases, offset, scale)
 
 
 def parts(plain: dict, where: str) -> tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, np.ndarray]], float, float]:

@@ -26,7 +26,7 @@ import numpy as np
 
 from perepisode import plugins, safe_io, settings
 from perepisode.config import ETHICAL_PENALTY, ConfigError
-from perepisode.lazy import jax, jnp
+from perepisode.lazy import jax, jnp, namespace
 from perepisode.methods.accrued_obs import ACCRUED_OBS
 from perepisode.pytree import pytree
 
@@ -120,6 +120,10 @@ class Objective:
         if self.accrued_obs is None:
             return jnp.zeros((*jnp.shape(accrued.task_return), 0))
         return ACCRUED_OBS[self.accrued_obs](accrued, env_inputs)
+
+    def gate(self, v) -> jax.Array:
+        """Share of the return that still counts after v violations: 1 unless a budget is exceeded."""
+        return namespace(v).ones_like(v)
 
     def ends_episode(self, accrued: Accrued) -> jax.Array:
         return jnp.zeros(jnp.shape(accrued.violations), bool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perepisode.lazy import jax, jnp
+from perepisode.lazy import jax, jnp, namespace
 from perepisode.methods import accrued_obs
 from perepisode.methods.objective import Accrued, ConstraintType, Objective, PenaltyTrace, register_method, task_reward
 from perepisode.settings import setting
@@ -28,7 +28,11 @@ class Saute(Objective):
         return 1.0 - accrued.violations / (self.budget + 0.5)
 
     def reward(self, dual, before, after):
-        return jnp.where(self.remaining(after) > 0, task_reward(before, after), 0.0)
+        remaining, reward = self.remaining(after), task_reward(before, after)
+        return namespace(remaining, reward).where(remaining > 0, reward, 0.0)
+
+    def gate(self, v):
+        return 1.0 * (1.0 - v / (self.budget + 0.5) > 0)
 
     def features(self, accrued, env_inputs):
         if self.accrued_obs != "remaining":
