@@ -68,7 +68,8 @@ def table(way: str, seed: int) -> Path:
     agent = PPO("MlpPolicy", sb3.VecEnv(training(make(64))), seed=seed, device="cpu", **settings)
     agent.learn(STEPS)
     path = OUT / f"{way.split()[0].split('=')[0].lower()}-{seed}.parquet"
-    recorded = record(evaluation(make(ENVS)), path, method=f"PPO, {way}", seed=seed, episodes_per_env=FIRST, total_timesteps=STEPS)
+    columns = {"method": f"PPO, {way}", "seed": seed, "total_timesteps": STEPS}
+    recorded = record(evaluation(make(ENVS)), path, episodes_per_env=FIRST, **columns)
     played = sb3.VecEnv(recorded)
     played.seed(1000 * seed)
     observation = played.reset()

@@ -14,7 +14,8 @@ from perepisode.settings import of
 from perepisode.training import train as training
 
 FOUND = {  # what somebody met, and what it says now
-    "train --steps 1e99": "total_timesteps=1e+99 is out of range; total_timesteps must be a number, at least 1 and at most 1e+15",
+    "train --steps 1e99": "total_timesteps=1e+99 is out of range; total_timesteps must be a number, at "
+    "least 1 and at most 1e+15",
     "train --seeds 99999999999999999999": "is out of range; seeds must be a whole number, at least 0",
     "train --chunk 0": "chunk=0 is out of range; chunk must be a whole number, at least 1",
     "study plan --pack -3": "pack=-3 is out of range; pack must be a whole number, at least 0",
@@ -25,7 +26,8 @@ FOUND = {  # what somebody met, and what it says now
     "train --checkpoint-seconds -1": "checkpoint_seconds=-1.0 is out of range",
     "study submit --slurm --time yesterday --dry-run": "--time yesterday is not a time limit",
     "train --steps nan": "total_timesteps=nan is out of range",
-    "train --method lagrangian --budget 1 --set lambda_lr=fast": "lambda_lr='fast' is not a number; lambda_lr must be a number",
+    "train --method lagrangian --budget 1 --set lambda_lr=fast": "lambda_lr='fast' is not a number; lambda_lr must be "
+    "a number",
     "train --seeds -1": "seeds=-1 is out of range",
     "demo --workers -2": "workers=-2 is out of range",
     "study run --only budget,ser,lagrangian": "none has all of family: budget; method: lagrangian, ser",
@@ -260,7 +262,8 @@ OPTIONS = {
         "--env": st.sampled_from(["temptation", "craftax", "x"]), "--cost-per": WORD, "--detector": WORD,
         "--method": st.sampled_from(["ser", "esr", "lagrangian", "erm", "cvar", "chance", "saute", "x"]),
         "--set": st.tuples(st.sampled_from(SETTINGS), WORD).map("=".join), "--budget": NUMBER, "--weight": NUMBER,
-        "--num-envs": NUMBER, "--hidden-size": NUMBER, "--num-minibatches": NUMBER, "--learning-rate": NUMBER, "--horizon": NUMBER,
+        "--num-envs": NUMBER, "--hidden-size": NUMBER, "--num-minibatches": NUMBER, "--learning-rate": NUMBER,
+        "--horizon": NUMBER,
     },
     "matrix": {"--steps": NUMBER, "--seeds": NUMBER, "--only": WORD, "--env": WORD, "--format": WORD},
     "study plan": {

@@ -78,7 +78,8 @@ def test_training_and_evaluation_refuse_negative_counts(tmp_path):
     below = BARE.replace(COUNTS, "jnp.stack([-1 - action, jnp.where(state == 3, -1, 2)])")
     with guide.folder(tmp_path, bare=below) as home:
         message = refused_later("train", "--env", "bare.py:Bare", "--dilemma", "harm", *TINY)
-        assert "bare counted a negative number of violations of harm; Outcome.violations must be zero or more" in message
+        expected = "bare counted a negative number of violations of harm; Outcome.violations must be zero or more"
+        assert expected in message
         code, _, err = guide.call("train", "--env", "bare.py:Bare", "--dilemma", "other", *TINY)
         assert code == 0, err
         message = refused_later("evaluate", "out", "--num-envs", "2", "--num-steps", "8", "--episodes-per-env", "1")
