@@ -1,4 +1,4 @@
-"""A finished run, an agent's file and a study, made without training: what is read from them is what is tested."""
+"""A finished run, an agent file and a study, created without training, to test how they are read."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ from perepisode.zoo import agent_file
 
 CONFIG = replace(TEMPTATION_PPO, num_envs=16, num_steps=20, hidden_size=8, num_minibatches=2, update_epochs=1)
 RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * CONFIG.steps_per_update, ppo=CONFIG)
-JUDGED = {
+EVALUATION = {
     "episodes": 4, "return": 30.0, "length": 40.0, "violations": 1.0, "p_any": 0.5, "p_over_1": 0.25, "cvar": 3.0,
     "worst": 3.0, "distribution": [2, 1, 0, 1], "protocol": {"envs": 2, "steps": 80, "first": 2, "seed": 0},
 }  # fmt: skip
@@ -42,14 +42,14 @@ def folder(tmp_path) -> RunFolder:
 
 @pytest.fixture
 def agent(tmp_path) -> agent_file.AgentFile:
-    about = {"run": {"id": RUN.id, "arm": RUN.arm, **RUN.to_json()}, "evaluation": JUDGED}
+    about = {"run": {"id": RUN.id, "arm": RUN.arm, **RUN.to_json()}, "evaluation": EVALUATION}
     about["trained"] = {"device": "cpu: cpu x 1", "versions": {"perepisode": "0.1.0"}}
     return agent_file.write(tmp_path / "ser-w0.3.safetensors", about, policy(), {k: v + 1 for k, v in policy().items()})
 
 
 @pytest.fixture
 def study(tmp_path) -> Path:
-    """The folder of a study of which one task has failed and one is done."""
+    """The folder of a study with a failed task and a finished one."""
     runs = matrix.flat(matrix.families(matrix.of("temptation", seeds=[7])))
     plan.save(plan.compose(runs, 8), tmp_path / "study")
     for task, name, content in (("train-01", "failed", {"reason": "the disk"}), ("exact", "done", {"after": []})):

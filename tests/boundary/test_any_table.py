@@ -1,4 +1,4 @@
-"""Any table of four columns gives a page or one line; what its names hold is shown, never done."""
+"""Any table of four columns gives a page or a one-line error; names in it are shown, never executed."""
 
 import io
 import json
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.boundary.saying import refused, works, works_or_one_line
+from tests.boundary.command_line import refused, works, works_or_one_line
 
 from perepisode.evaluation import episodes
 
@@ -42,7 +42,7 @@ def home(tmp_path_factory):
 @settings(max_examples=60)
 @given(st.lists(st.tuples(NAMES, st.one_of(st.integers(0, 3), ANY), ANY, ANY), max_size=6))
 def test_four_columns_of_anything_are_read_or_refused(home, rows):
-    """Nearly all are refused; reading is all that is tried."""
+    """Most of these tables are refused; only reading is tested."""
     (home / "table.csv").write_bytes(csv(pd.DataFrame(rows, columns=list(FOUR))))
     if works(episodes.read, home / "table.csv"):
         numbers = episodes.read(home / "table.csv")[["seed", "return", "violations"]]
@@ -52,7 +52,7 @@ def test_four_columns_of_anything_are_read_or_refused(home, rows):
 @pytest.mark.parametrize(
     ("method", "shown"), [("nan", "nan"), ("None", "None"), ("NA", "NA"), ("null", "null"), ("", "unnamed")]
 )
-def test_an_agent_may_be_called_anything(home, method, shown):
+def test_an_agent_may_have_any_name(home, method, shown):
     text = f"algo,seed,return,cost\n{method},0,NaN,1\n{method},0,2,1\n"
     (home / "table.csv").write_text(text.replace("NaN", "1"))
     assert episodes.read(home / "table.csv")["method"].tolist() == [shown] * 2
@@ -110,7 +110,7 @@ WRONG = {
     "word gamma": csv(table(gamma=["g"] * 12)),
     "word steps": csv(table(total_timesteps=["s"] * 12)),
     "word value": csv(table(value=["v"] * 12)),
-    "two worlds": csv(table(environment=["a", "b"] * 6)),
+    "two environments": csv(table(environment=["a", "b"] * 6)),
     "no such end": csv(table(end_cause=["\x1b[31m"] * 12)),
     "one seed twice": csv(table(run=[f"r{i}" for i in range(12)])),
     "none in first": csv(table(in_first=[False] * 12, in_window=[False] * 12)),
@@ -121,17 +121,17 @@ WRONG = {
 def test_wrong_csv_is_one_line(tmp_path, kind):
     (tmp_path / "table.csv").write_bytes(WRONG[kind])
     refused("report", tmp_path / "table.csv", "--out", tmp_path / "out")
-    assert not (tmp_path / "out").exists()  # nothing is written before all is checked
+    assert not (tmp_path / "out").exists()  # nothing is written before everything is checked
 
 
-def test_the_words_help(tmp_path):
-    said = {kind: _said(tmp_path, kind) for kind in ("UTF-16", "1e308", "word lengths")}
-    assert "is not UTF-8 text; save it as UTF-8" in said["UTF-16"]
-    assert "return=1e+308 in row 0 (12 such rows): use numbers up to 1e+30" in said["1e308"]
-    assert "column 'length' of the episodes table is not numeric; write numbers" in said["word lengths"]
+def test_the_messages_help(tmp_path):
+    messages = {kind: _message(tmp_path, kind) for kind in ("UTF-16", "1e308", "word lengths")}
+    assert "is not UTF-8 text; save it as UTF-8" in messages["UTF-16"]
+    assert "return=1e+308 in row 0 (12 such rows): use numbers up to 1e+30" in messages["1e308"]
+    assert "column 'length' of the episodes table is not numeric; write numbers" in messages["word lengths"]
 
 
-def _said(tmp_path, kind):
+def _message(tmp_path, kind):
     (tmp_path / "table.csv").write_bytes(WRONG[kind])
     return refused("report", tmp_path / "table.csv", "--out", tmp_path / "out")
 
@@ -157,7 +157,7 @@ ODD_COLUMNS = {
 
 
 @pytest.mark.parametrize("column", [*FOUR, "arm", "length", "in_first", "gamma", "violations_x", "run", "end_cause"])
-def test_any_kind_of_column_is_read_or_refused(tmp_path, column):
+def test_any_type_of_column_is_read_or_refused(tmp_path, column):
     whole = pa.Table.from_pandas(table())
     for values in ODD_COLUMNS.values():
         one = whole.drop_columns([column]) if column in whole.column_names else whole
@@ -165,15 +165,15 @@ def test_any_kind_of_column_is_read_or_refused(tmp_path, column):
         works(episodes.read, tmp_path / "table.parquet")
 
 
-def test_a_parquet_file_that_is_cut_or_claims_too_much_is_one_line(tmp_path):
+def test_a_truncated_damaged_or_oversized_parquet_file_is_one_line(tmp_path):
     whole, path = parquet(pa.Table.from_pandas(table())), tmp_path / "table.parquet"
     for cut in range(0, len(whole), len(whole) // 12):
         path.write_bytes(whole[:cut])
         assert "table.parquet" in refused("report", path)
     random = np.random.default_rng(0)
-    for place in random.integers(0, len(whole), 60):
+    for position in random.integers(0, len(whole), 60):
         damaged = bytearray(whole)
-        damaged[place] ^= 0xFF
+        damaged[position] ^= 0xFF
         path.write_bytes(damaged)
         works(episodes.read, path)
     many = pa.table({name: pa.array(np.zeros(episodes.MAX_ROWS + 1, np.int8)) for name in FOUR})
@@ -182,21 +182,21 @@ def test_a_parquet_file_that_is_cut_or_claims_too_much_is_one_line(tmp_path):
     assert "a table has at most" in refused("report", path)
 
 
-@pytest.mark.parametrize("told", ["[]", "null", "1", "[" * 100_000, '{"path": 1, "protocol": [1]}', "\xff"])
-def test_what_a_table_says_of_itself_may_be_anything(tmp_path, told):
-    arrow = pa.Table.from_pandas(table()).replace_schema_metadata({"perepisode": told})
+@pytest.mark.parametrize("metadata", ["[]", "null", "1", "[" * 100_000, '{"path": 1, "protocol": [1]}', "\xff"])
+def test_the_metadata_of_a_table_may_be_anything(tmp_path, metadata):
+    arrow = pa.Table.from_pandas(table()).replace_schema_metadata({"perepisode": metadata})
     (tmp_path / "table.parquet").write_bytes(parquet(arrow))
     assert len(episodes.read(tmp_path / "table.parquet")) == 12
 
 
-def test_what_a_table_says_to_pandas_may_not(tmp_path):
+def test_metadata_that_pandas_cannot_read_is_refused(tmp_path):
     arrow = pa.Table.from_pandas(table()).replace_schema_metadata({"pandas": "{not json"})
     (tmp_path / "table.parquet").write_bytes(parquet(arrow))
     assert "is not a complete parquet file" in refused("report", tmp_path / "table.parquet")
 
 
 class Tags(HTMLParser):
-    """What a browser would find on a page."""
+    """The tags and attributes that a browser finds on a page."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -215,8 +215,8 @@ NASTY = (
 )  # fmt: skip
 
 
-def test_names_are_shown_and_do_nothing(tmp_path):
-    """In methods, arms and dilemmas, and in what is linked to and drawn."""
+def test_names_are_shown_and_never_executed(tmp_path):
+    """In methods, arms, dilemmas, links and optima."""
     rows = [(name, seed, 10.0 + n + i, n) for n, name in enumerate(NASTY) for seed in (1, 2) for i in range(3)]
     frame = pd.DataFrame(rows, columns=list(FOUR)).assign(arm=NASTY[0], dilemma=NASTY[1], environment=NASTY[0])
     frame[f"violations_{NASTY[1]}"] = frame["violations"]
@@ -241,4 +241,4 @@ def test_names_are_shown_and_do_nothing(tmp_path):
         assert "\u202e" not in text
     assert "[click](javascript" not in markdown.replace("\\[", "")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["page"]
-    assert len(list(tmp_path.iterdir())) == 6  # what was put there, and the two reports
+    assert len(list(tmp_path.iterdir())) == 6  # the files of this test, and the two reports

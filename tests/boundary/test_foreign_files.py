@@ -1,6 +1,6 @@
-"""Every file that the program reads may come from anybody: each either works or is refused in one line.
+"""Any file that the program reads may be untrusted: it works or is refused in one line.
 
-Nothing in one is run, and no name in one leads to another file.
+No content of such a file is executed, and no name in it leads to a file outside its folder.
 """
 
 import copy
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.boundary.command_line import answer, is_one_line, refused, works, works_or_one_line
 from tests.boundary.conftest import RUN, UTILITY, policy
-from tests.boundary.saying import answer, is_one_line, refused, works, works_or_one_line
 
 from perepisode import safe_io
 from perepisode.agents import card
@@ -35,12 +35,12 @@ WRONG = (
 )  # fmt: skip
 
 
-def places(plain: Any, path: tuple = ()) -> Iterator[tuple]:
-    """The way to everything in a JSON value, of a list its first two entries."""
+def paths_in(plain: Any, path: tuple = ()) -> Iterator[tuple]:
+    """The path to everything in a JSON value; of lists only the first two entries."""
     yield path
     inside = plain.items() if isinstance(plain, dict) else enumerate(plain[:2]) if isinstance(plain, list) else ()
     for key, value in inside:
-        yield from places(value, (*path, key))
+        yield from paths_in(value, (*path, key))
 
 
 def changed(plain: Any, path: tuple, value: Any) -> Any:
@@ -56,8 +56,8 @@ def changed(plain: Any, path: tuple, value: Any) -> Any:
 
 
 def mutants(plain: Any) -> Iterator[str]:
-    """Texts of what this JSON could have been: each place with each wrong value or left out; cut short; too deep."""
-    for path in places(plain):
+    """Variants of this JSON: each value replaced by each wrong one or missing; truncated; nested too deeply."""
+    for path in paths_in(plain):
         for value in WRONG:
             yield json.dumps(changed(plain, path, value))
         if path and isinstance(path[-1], str):
@@ -73,13 +73,13 @@ def mutants(plain: Any) -> Iterator[str]:
 
 
 def tried(path: Path, plain: Any, function, *given) -> tuple[int, int]:
-    """(worked, refused) of all mutants of a file."""
+    """(worked, refused) over all mutants of a file."""
     found = [path.write_text(text, errors="surrogatepass") and works(function, *given) for text in mutants(plain)]
     for bad in (b"\xff\xfe" + json.dumps(plain).encode("utf-16-le"), b"\x80\x81", os.urandom(64)):
         path.write_bytes(bad)
         assert not works(function, *given)
     path.unlink()
-    os.mkfifo(path)  # which would wait for ever to be read
+    os.mkfifo(path)  # reading it would block forever
     assert not works(function, *given)
     path.unlink()
     path.symlink_to("/dev/zero")
@@ -93,7 +93,7 @@ def test_run_json(folder):
 
     def loaded():
         run, _ = folder.load()
-        assert run.to_json() == RUN.to_json()  # what may differ decides no result: versions, device, label
+        assert run.to_json() == RUN.to_json()  # only versions, device and label may differ
 
     _, not_ = tried(path, whole, loaded)
     assert not_ > 500
@@ -116,7 +116,7 @@ HEADERS = (
 
 
 @pytest.mark.parametrize("header", HEADERS)
-def test_a_policy_that_vouches_for_itself_is_refused_all_the_same(folder, header):
+def test_an_invalid_policy_with_a_valid_checksum_is_refused(folder, header):
     import hashlib
 
     content = len(header).to_bytes(8, "little") + header + b"\0\0\0\0"
@@ -139,7 +139,7 @@ def test_utilities(tmp_path):
         worked, not_ = tried(path, UTILITY, function, path)
         path.unlink()
         assert not_ > 300
-        assert worked < not_ / 5  # another whole number, and what it is called
+        assert worked < not_ / 5  # another integer, or another label
 
 
 def test_study_json_and_its_tasks(study):
@@ -157,11 +157,11 @@ def test_study_json_and_its_tasks(study):
 
     worked, not_ = tried(path, whole, looked_at)
     assert not_ > 200
-    assert worked  # the run's own values are not needed to look on
+    assert worked  # the status does not need the values of the runs
 
 
 @pytest.mark.parametrize(
-    ("place", "value"),
+    ("key_path", "value"),
     [
         (("tasks", 0, "name"), "../../../tmp/x"),
         (("tasks", 0, "name"), "train-01$(touch pwned)"),
@@ -176,10 +176,10 @@ def test_study_json_and_its_tasks(study):
         (("tasks", 0, "after"), ["report"]),
     ],
 )
-def test_names_in_a_study_are_names_and_nothing_else(study, place, value):
-    """They become names of files and words of a script that a cluster runs."""
+def test_names_in_a_study_are_plain_names(study, key_path, value):
+    """They become file names and words of a shell script."""
     path = study / "study.json"
-    path.write_text(json.dumps(changed(json.loads(path.read_text()), place, value)))
+    path.write_text(json.dumps(changed(json.loads(path.read_text()), key_path, value)))
     for command in ("status", "submit"):
         extra = ["--env", "temptation", "--seeds", "7", "--dry-run"] if command == "submit" else []
         assert "describes no study" in refused("study", command, "--out", study, *extra)
@@ -187,8 +187,8 @@ def test_names_in_a_study_are_names_and_nothing_else(study, place, value):
 
 
 @pytest.mark.parametrize("name", ["done", "failed", "beat", "log"])
-def test_what_a_task_leaves(study, name):
-    """Looked at while anybody may write there."""
+def test_files_of_a_task(study, name):
+    """They are read while another process may write them."""
     path = study / "tasks" / "train-02" / name
     path.parent.mkdir(parents=True)
     about = {"host": "elsewhere", "pid": 3, "time": 1e12, "job": None, "reason": "x", "after": ["exact"]}
@@ -236,7 +236,7 @@ def _no_job(words):
 
 
 def rewritten(agent: agent_file.AgentFile, about: dict) -> None:
-    """Other words, each file vouching for the other again."""
+    """Other content with valid digests in both files."""
     from safetensors.numpy import load, save
 
     content = save(load(agent.path.read_bytes()), metadata={"json": agent_file._digest(about)})
@@ -245,10 +245,10 @@ def rewritten(agent: agent_file.AgentFile, about: dict) -> None:
     agent.sibling(".json").write_text(json.dumps(about))
 
 
-def test_agent_files_that_vouch_for_themselves(agent):
-    """Not damaged but made up: the digests of both files are right."""
+def test_invalid_agent_files_with_valid_digests(agent):
+    """Not damaged but forged: the digests of both files are correct."""
     whole, worked = json.loads(agent.sibling(".json").read_text()), 0
-    for path in places(whole):
+    for path in paths_in(whole):
         for value in (None, -1, math.nan, "x", "\x1b]0;title\x07", [], {}):
             about = changed(whole, path, value)
             if not isinstance(about, dict) or not isinstance(about.get("policy"), dict) or path == ("policy", "sha256"):
@@ -256,30 +256,30 @@ def test_agent_files_that_vouch_for_themselves(agent):
             try:
                 rewritten(agent, about)
             except ValueError:
-                continue  # what JSON cannot say
+                continue  # not expressible in JSON
             if works(card.render, agent_file.AgentFile(agent.path)):
                 assert "\x1b" not in card.render(agent_file.AgentFile(agent.path))
                 worked += 1
     assert worked
 
 
-def test_agent_files_that_are_no_json(agent):
+def test_agent_files_that_are_not_json(agent):
     for text in ("[" * 100_000, "", "null", "[]", '{"format": 1}', "{" + '"a":{' * 9999):
         agent.sibling(".json").write_text(text)
         refused("agents", "card", agent.path)
 
 
-def test_a_run_that_names_somebody_elses_class_imports_nothing(folder, agent, monkeypatch):
-    """Even if the module lies where one stands, and the id is right: `module:Class` is for command lines alone."""
+def test_a_run_that_names_a_plugin_class_imports_nothing(folder, agent, monkeypatch):
+    """Even if the module is in the current folder and the id is correct: only command lines name `module:Class`."""
     monkeypatch.chdir(folder.path.parent)
     Path("evil.py").write_text("open('pwned', 'w')")
     path = folder.path / "run.json"
     whole = json.loads(path.read_text())
     for key in ("env", "method"):
         path.write_text(json.dumps({**whole, key: "evil:World"}))
-        said = refused("evaluate", folder.path)
-        assert "evil:World" in said
-        assert "PEREPISODE_PLUGINS" in said
+        message = refused("evaluate", folder.path)
+        assert "evil:World" in message
+        assert "PEREPISODE_PLUGINS" in message
         about = json.loads(agent.sibling(".json").read_text())
         rewritten(agent, {**about, "run": {**about["run"], key: "evil:World"}})
         assert "evil:World" in refused("evaluate", agent.path)
@@ -288,8 +288,8 @@ def test_a_run_that_names_somebody_elses_class_imports_nothing(folder, agent, mo
     assert not Path("pwned").exists()
 
 
-def test_workers_take_no_module_from_where_one_stands(tmp_path, monkeypatch):
-    """A study's folder may hold a `json.py`; processes that are started do not look there."""
+def test_workers_import_no_module_from_the_current_folder(tmp_path, monkeypatch):
+    """The folder of a study may contain a `json.py`, which worker processes must not import."""
     import subprocess
 
     from perepisode.study.local import WORKER
@@ -300,7 +300,7 @@ def test_workers_take_no_module_from_where_one_stands(tmp_path, monkeypatch):
     assert not (tmp_path / "pwned").exists()
 
 
-def test_links_do_not_lead_out_of_a_run_folder(folder, tmp_path):
+def test_links_out_of_a_run_folder_are_refused(folder, tmp_path):
     (tmp_path / "secret").write_text("the secret")
     for name in ("run.json", "utility.json", "policy.safetensors", "failed"):
         path, kept = folder.path / name, tmp_path / f"kept-{name}"
@@ -320,15 +320,15 @@ def test_links_do_not_lead_out_of_a_run_folder(folder, tmp_path):
             shutil.move(kept, path)
 
 
-def test_a_name_with_escape_codes_is_shown_as_it_is(tmp_path):
+def test_escape_codes_in_a_name_are_shown_escaped(tmp_path):
     for name in ("\x1b[31mred", "a\rb", "a\nb", "\u202egpj"):
-        said = refused("evaluate", tmp_path / name)
-        assert "does not exist" in said
+        message = refused("evaluate", tmp_path / name)
+        assert "does not exist" in message
     assert "\\x1b[31mred" in refused("report", tmp_path / "\x1b[31mred.csv")
 
 
 @pytest.mark.parametrize("title", ["k ≤ 1 … †", "💥 C:\\build\\run", "a\tb", "2\u2009000\u202fsteps", "<b>\n"])
-def test_ordinary_text_is_no_control_character(tmp_path, title):
+def test_ordinary_text_has_no_control_characters(tmp_path, title):
     (tmp_path / links.TITLES).write_text(json.dumps([title]))
     assert links.titles(tmp_path) == [title]
     (tmp_path / links.TITLES).write_text(json.dumps([title], ensure_ascii=False))
@@ -336,7 +336,7 @@ def test_ordinary_text_is_no_control_character(tmp_path, title):
 
 
 @pytest.mark.parametrize("title", ["\x1b[31m", "a\rb", "\x9b1m", "\u202eabc", "\ud800", "\x07", "\x7f"])
-def test_what_steers_a_terminal_is_refused_wherever_it_stands(tmp_path, title):
+def test_control_characters_are_refused_anywhere(tmp_path, title):
     path = tmp_path / "any.json"
     for plain in ({title: 1}, {"a": [{"b": title}]}):
         path.write_text(json.dumps(plain))
@@ -345,7 +345,7 @@ def test_what_steers_a_terminal_is_refused_wherever_it_stands(tmp_path, title):
 
 
 def test_checkpoints(tmp_path):
-    """Whatever is cut or changed in the newest, training goes on from it if it is whole, or from the one before."""
+    """If the newest checkpoint is truncated or damaged, training resumes from the one before."""
     like = {"weights": np.arange(60.0), "update": np.int32(3)}
     saved = Checkpoints(tmp_path / "whole")
     for update in (1, 2):

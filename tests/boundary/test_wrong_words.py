@@ -1,4 +1,4 @@
-"""Command lines that are wrong, each refused in one line that names the value and helps; and any that may be drawn."""
+"""Invalid command lines, each refused in one line with the value and a remedy; and randomly drawn ones."""
 
 import json
 import math
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.boundary.saying import answer, is_one_line, refused, works_or_one_line
+from tests.boundary.command_line import answer, is_one_line, refused, works_or_one_line
 
 from perepisode.config import PPOConfig
 from perepisode.settings import of
 from perepisode.training import train as training
 
-FOUND = {  # what somebody met, and what it says now
+FOUND = {  # command lines that once failed badly, and today's message
     "train --steps 1e99": "total_timesteps=1e+99 is out of range; total_timesteps must be a number, at "
     "least 1 and at most 1e+15",
     "train --seeds 99999999999999999999": "is out of range; seeds must be a whole number, at least 0",
@@ -204,48 +204,48 @@ def words(line: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_trained(tmp_path, monkeypatch):
-    """In an empty folder, in which nothing may be left; whoever gets to training has found nothing wrong."""
+    """In an empty folder, where nothing may be left; reaching the training means that nothing was refused."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(training, "train", lambda *_: pytest.fail("it went on to train"))
+    monkeypatch.setattr(training, "train", lambda *_: pytest.fail("it started to train"))
 
 
 @pytest.mark.parametrize("line", FOUND)
-def test_what_was_found_is_refused_in_words_that_help(line):
+def test_a_known_mistake_is_refused_with_a_helpful_message(line):
     assert FOUND[line] in refused(*words(line))
     assert not list(Path().iterdir())
 
 
-def test_there_are_a_hundred_more():
+def test_there_are_more_than_150_others():
     assert len({*WRONG} - {*FOUND}) == len(WRONG) > 150
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_wrong_words_are_one_line_and_leave_nothing(line):
+def test_an_invalid_command_line_is_one_line_and_leaves_nothing(line):
     refused(*words(line))
     assert not list(Path().iterdir())
 
 
-STEERING = ("x" * 5000, "\x1b[2J", "a\nb\nc", "\u202e", "\udcff", "💥" * 400, "'; rm -rf /", "%s%n{0}")
-TAKING = (
+ODD_VALUES = ("x" * 5000, "\x1b[2J", "a\nb\nc", "\u202e", "\udcff", "💥" * 400, "'; rm -rf /", "%s%n{0}")
+TAKES_VALUE = (
     "train --env", "train --dilemma", "train --set", "train --weight", "matrix --only", "evaluate", "report", "watch",
     "agents card", "study plan --bench", "study status --out", "study submit --dry-run --time", "", "train --gamma",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("place", range(len(TAKING)))
-def test_a_value_that_is_long_or_steers_a_terminal_is_still_one_line(place):
-    for value in (STEERING * 2)[place % len(STEERING) :][:3]:
-        refused(*words(TAKING[place]), value)
+@pytest.mark.parametrize("index", range(len(TAKES_VALUE)))
+def test_a_long_value_or_control_characters_still_give_one_line(index):
+    for value in (ODD_VALUES * 2)[index % len(ODD_VALUES) :][:3]:
+        refused(*words(TAKES_VALUE[index]), value)
 
 
-def test_a_run_whose_world_is_not_known_says_so(folder):
+def test_a_run_of_an_unknown_environment_says_so(folder):
     path = folder.path / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "env": "minecraft"}))
-    said = refused("evaluate", folder.path)
-    assert "env 'minecraft' is unknown; choose from craftax, temptation" in said
+    message = refused("evaluate", folder.path)
+    assert "env 'minecraft' is unknown; choose from craftax, temptation" in message
 
 
-# ---- any that may be drawn ----------------------------------------------------------------------------------
+# ---- random command lines -----------------------------------------------------------------------------------
 
 NUMBER = st.one_of(
     st.integers(-2, 40).map(str),
@@ -292,7 +292,7 @@ def command_lines(draw) -> list[str]:
 
 @pytest.fixture
 def reached(monkeypatch):
-    """The runs that training was asked for: everything before the first compilation was carried out."""
+    """The runs that reached training: everything before the first compilation has been executed."""
     found = []
     monkeypatch.setattr(training, "train", lambda runs, options: found.append(runs) or [])
     monkeypatch.setattr("perepisode.study.bench.bench", lambda *_: None)
@@ -300,8 +300,8 @@ def reached(monkeypatch):
 
 
 @pytest.mark.parametrize("examples", [30, pytest.param(3000, marks=pytest.mark.slow)])
-def test_any_command_line_is_carried_out_or_refused_in_one_line(reached, examples):
-    """Up to the first compilation.  What passes is tiny, or a run that could be trained."""
+def test_any_command_line_is_executed_or_refused_in_one_line(reached, examples):
+    """Up to the first compilation.  What is not refused is a small command or a run that could be trained."""
 
     @settings(max_examples=examples)
     @given(command_lines())
@@ -318,7 +318,7 @@ def test_any_command_line_is_carried_out_or_refused_in_one_line(reached, example
     drawn()
 
 
-def test_what_is_drawn_is_not_all_refused(reached):
+def test_not_every_random_command_line_is_refused(reached):
     assert works_or_one_line("matrix", "--env", "temptation", "--seeds", "3", "--steps", "1e6")
     answer("train", "--method", "ser", "--weight", "0.3", "--seeds", "1")
     assert len(reached) == 1

@@ -1,4 +1,4 @@
-"""The command line in this process, and what a refusal must look like."""
+"""The command line in this process, and the form of its errors."""
 
 import contextlib
 import io
@@ -8,24 +8,24 @@ from perepisode.cli import main
 
 
 def answer(*words: object) -> tuple[Any, str, str]:
-    """Exit code, stdout and stderr; anything that is not an exit gets through as the traceback that it would be."""
+    """Exit code, stdout and stderr; any exception but SystemExit passes through."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             main([str(word) for word in words])
         except SystemExit as end:
             return end.code or 0, out.getvalue(), err.getvalue()
-    raise AssertionError("the command line did not end")
+    raise AssertionError("main() must raise SystemExit")
 
 
-def is_one_line(said: str) -> bool:
-    """At most 300 characters, and nothing in them that steers a terminal."""
-    line = said.removesuffix("\n")
+def is_one_line(message: str) -> bool:
+    """At most 300 characters, and none that controls a terminal."""
+    line = message.removesuffix("\n")
     return 0 < len(line) <= 300 and all(c.isprintable() or c in "\u00a0\u2009\u202f" for c in line)
 
 
 def refused(*words: object) -> str:
-    """The one line with which it ends."""
+    """The one line of the error."""
     code, _, err = answer(*words)
     assert code == 2, (code, err)
     assert is_one_line(err), err
@@ -34,7 +34,7 @@ def refused(*words: object) -> str:
 
 
 def works_or_one_line(*words: object) -> bool:
-    """Whether it worked; if not, it said why in one line."""
+    """Whether the command works; otherwise its error is one line."""
     code, _, err = answer(*words)
     assert code in (0, 2), (code, err)
     assert code == 0 or is_one_line(err), err
@@ -42,11 +42,11 @@ def works_or_one_line(*words: object) -> bool:
 
 
 def works(function, *given) -> bool:
-    """Whether it works; if not, it refuses in one line, as a ValueError: the command line says any of them."""
+    """Whether the call works; otherwise it raises a ValueError of one line, which the command line prints."""
     try:
         function(*given)
         return True
     except ValueError as error:
-        said = str(error)
-    assert "\n" not in said, said
+        message = str(error)
+    assert "\n" not in message, message
     return False
