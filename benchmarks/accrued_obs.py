@@ -1,6 +1,6 @@
 """Does a louder ν learn the miniature's budget at least as fast?  Both against the exact optimum, five seeds each.
 
-    python benchmarks/told.py [--out out/told]        # two minutes on two cores
+    python benchmarks/accrued_obs.py [--out out/told]        # two minutes on two cores
 
 Utility is that of ESR (k = 1), Eq. 5 of the whole episode, averaged over the last ten updates of training, so the
 strong entropy bonus of the miniature's learner is in it: steps are counted to 98 % of what `temptation.exact` says the

@@ -1,11 +1,11 @@
-"""How often a report claims a difference of tails among agents that are all alike, and how often it finds a true one.
+"""How often a report claims a difference in CVaR between identical agents, and how often it finds a true one.
 
-    python benchmarks/false_alarms.py > results/false_alarms.md        # half an hour beside other work
+    python benchmarks/false_alarms.py > results/false_alarms.md        # half an hour next to other work
 
-Every file is a made-up table: agents, seeds of each, episodes of each seed.  Seeds of one agent differ, as trained
-agents do: what an episode costs is drawn by a law that each seed scales by a number of its own.  In the first table
-all agents have one law, so that every claim is false.  In the second one agent has the same mean as the others and
-twice their tail, so that a claim about it is true.  The comparison is the report's own (`statistics.pairs`).
+Every file is a simulated table of agents with several seeds and episodes per seed.  Seeds of one agent differ, as those
+of trained agents do: each seed scales the distribution of the costs per episode by its own random factor.  In the first
+table all agents have the same distribution, so every claim is false.  In the second, one agent has the same mean as the
+others and twice their CVaR, so a claim about it is true.  The comparison is the report's own (`statistics.pairs`).
 """
 
 import argparse
@@ -22,7 +22,7 @@ from perepisode.report.statistics.points import Point, Seed, View
 EPISODES = 100
 SPREAD = 0.15  # of the seeds of one agent, as a share of their mean
 SEEDS, AGENTS = (3, 8), (2, 3, 4, 8)
-Law = Callable[[np.random.Generator, float], np.ndarray]  # of one seed's episodes, scaled by its own number
+Law = Callable[[np.random.Generator, float], np.ndarray]  # of one seed's episodes, with the seed's scale
 
 
 def rare_counts(generator: np.random.Generator, scale: float) -> np.ndarray:
@@ -62,7 +62,7 @@ def twice_the_tail(generator: np.random.Generator, scale: float) -> np.ndarray:
 
 
 def agent(name: str, law: Law, seeds: int, generator: np.random.Generator) -> Point:
-    """A trained agent: returns of about 30, and one draw of the law for each of its seeds."""
+    """A trained agent: returns of about 30, and one sample of the distribution per seed."""
     unknown, found = np.full(EPISODES, NAN), []
     for seed in range(seeds):
         costs = law(generator, float(generator.lognormal(0.0, SPREAD)))
@@ -74,14 +74,14 @@ def agent(name: str, law: Law, seeds: int, generator: np.random.Generator) -> Po
 
 
 def table(laws: list[Law], seeds: int, generator: np.random.Generator, focal: bool = False) -> View:
-    """One agent for each law; with `focal` the first is one with a budget an episode, fixed beforehand."""
+    """One agent per distribution; with `focal` the first has a per-episode budget, so it is specified in advance."""
     names = ["esr" if focal and not index else f"agent {index}" for index in range(len(laws))]
     points = tuple(agent(name, law, seeds, generator) for name, law in zip(names, laws))
     return View("violations", "first", "exact", points, points[0].measure, True)
 
 
 def claims(view: View) -> list[pairs.Pair]:
-    """The pairs of which the report says that one tail is heavier."""
+    """The pairs for which the report claims a higher CVaR."""
     return [pair for pair in pairs.compared(view) if pair.differ]
 
 
@@ -108,28 +108,30 @@ def power(agents: int, seeds: int, files: int, focal: bool = False, seed: int = 
     for _ in range(files):
         view = table(laws, seeds, generator, focal)
         heavy = view.main[-1] if view.main[-1].method != "esr" else view.main[0]
-        found += any(pair.heavier is heavy and matched.is_matched(matched.VIOLATIONS, *pair[:2]) for pair in claims(view))
+        found += any(
+            pair.heavier is heavy and matched.is_matched(matched.VIOLATIONS, *pair[:2]) for pair in claims(view)
+        )
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=5000, help="made-up tables for each row")
+    parser.add_argument("--files", type=int, default=5000, help="simulated tables per row")
     files = parser.parse_args().files
     print("# False alarms and power\n")
-    about = f"{files} made-up tables a row, {EPISODES} episodes a seed"
+    about = f"{files} simulated tables per row, {EPISODES} episodes per seed"
     print(f"By `benchmarks/false_alarms.py --files {files}`: {about}.\n")
-    print("## Agents that are all alike: tables with a false “heavier tail”\n")
-    print("| law of an episode | seeds | agents | nothing fixed: all pairs | one agent fixed beforehand | as it was |")
+    print("## Identical agents: tables with a falsely claimed higher CVaR\n")
+    print("| distribution | seeds | agents | all matched pairs | agent specified in advance | earlier rule |")
     print("|---|---:|---:|---:|---:|---:|")
     for law, seeds, agents in itertools.product(LAWS, SEEDS, AGENTS):
         pairwise, before = false_alarms(law, agents, seeds, files)
         fixed, _ = false_alarms(law, agents, seeds, files, focal=True)
         shares = " | ".join(f"{100 * one / files:.1f} %" for one in (pairwise, fixed, before))
         print(f"| {law.__name__.replace('_', ' ')} | {seeds} | {agents} | {shares} |", flush=True)
-    print("\n“As it was”: the lightest tail against each other one, uncorrected.")
-    print("\n## One agent with the same mean and twice the tail: tables that say so\n")
-    print("| seeds | agents | nothing fixed: all pairs | one agent fixed beforehand |\n|---:|---:|---:|---:|")
+    print("\nEarlier rule: the agent with the lowest CVaR against every other one, uncorrected.")
+    print("\n## One agent with the same mean and twice the CVaR: tables that claim it\n")
+    print("| seeds | agents | all matched pairs | agent specified in advance |\n|---:|---:|---:|---:|")
     for seeds, agents in itertools.product(SEEDS, AGENTS):
         found = [power(agents, seeds, files, focal) for focal in (False, True)]
         print(f"| {seeds} | {agents} | {' | '.join(f'{100 * one / files:.0f} %' for one in found)} |", flush=True)

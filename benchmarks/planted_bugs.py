@@ -1,10 +1,11 @@
-"""Does the suite notice a bug?  Each of these is planted in a copy of the tree, and the tests of its rule are run.
+"""Does the test suite notice bugs?  Each bug is planted in a copy of the tree, and the tests of its rule are run.
 
-    python benchmarks/planted_bugs.py --out results/planted_bugs.md         # all of them, some twenty minutes
-    python benchmarks/planted_bugs.py --only gae                            # those whose rule holds the word
+    python benchmarks/planted_bugs.py --out results/planted_bugs.md         # all bugs, about twenty minutes
+    python benchmarks/planted_bugs.py --only gae                            # bugs whose rule contains the word
+    python benchmarks/planted_bugs.py --check                               # only whether code and tests are found
 
-A bug is noticed if its tests fail; before any is planted, all of these tests must pass.  A place that is no longer
-found is an error: the list then has to follow the code.
+A bug is noticed if its tests fail.  Before any bug is planted, all of these tests must pass.  Code that is no longer
+found is an error: update the list when the code changes.
 """
 
 import argparse
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class Bug(NamedTuple):
-    """In `file`, `old` becomes `new`, which breaks `rule`; `tests` should notice."""
+    """Replacing `old` by `new` in `file` breaks `rule`; `tests` should notice."""
 
     rule: str
     file: str
@@ -30,7 +31,7 @@ class Bug(NamedTuple):
     tests: str
 
 
-DOORS, T_DOORS = "interop/endless.py", "tests/interop/test_gymnax.py"
+RESET, T_GYMNAX = "interop/autoreset.py", "tests/interop/test_gymnax.py"
 PPO, POP = "training/ppo.py", "training/population.py"
 COMPARE, DETECTORS = "evaluation/compare.py", "environments/craftax/detectors.py"
 T_TRAINING = "tests/training/test_"
@@ -491,29 +492,57 @@ BUGS = (
         "False",
         "tests/agents/test_files.py::test_an_edited_number_is_refused",
     ),
-    # ---- doors
+    # ---- adapters
     Bug(
-        "doors: a place's next episode has a number of its own", DOORS, "state.serial + served", "state.serial", T_DOORS
+        "auto-reset: the next episode has the next id",
+        RESET,
+        "state.episode_id + assigned",
+        "state.episode_id",
+        T_GYMNAX,
     ),
-    Bug("doors: a spare is of the next episode", DOORS, "state.serial[places] + 1)", "state.serial[places])", T_DOORS),
-    Bug("doors: no time is left over", DOORS, "jnp.where(served, 0, state.time)", "state.time", T_DOORS),
-    Bug("doors: no cost is left over", DOORS, "jnp.where(served, 0, state.cost)", "state.cost", T_DOORS),
-    Bug("doors: a spare is used once", DOORS, "ready=state.ready & ~served", "ready=state.ready", T_DOORS),
-    Bug("doors: a timeout does not terminate", DOORS, "~(running | timeout)", "~running", T_DOORS),
-    Bug("doors: the caller's limit truncates", DOORS, "(running & (self.time >= longest))", "timeout", T_DOORS),
-    Bug("doors: no more are served than are moved", DOORS, "jnp.cumsum(at_hand) <= len(places)", "True", T_DOORS),
-    Bug("doors: a price is taken off", DOORS, "task - self.price * cost", "task + self.price * cost", "tests/interop"),
     Bug(
-        "doors: the step after an end takes no action",
+        "auto-reset: a spare is for the next episode",
+        RESET,
+        "state.episode_id[indices] + 1)",
+        "state.episode_id[indices])",
+        T_GYMNAX,
+    ),
+    Bug("auto-reset: time starts at zero", RESET, "jnp.where(assigned, 0, state.time)", "state.time", T_GYMNAX),
+    Bug("auto-reset: the cost starts at zero", RESET, "jnp.where(assigned, 0, state.cost)", "state.cost", T_GYMNAX),
+    Bug("auto-reset: a spare is used once", RESET, "ready=state.ready & ~assigned", "ready=state.ready", T_GYMNAX),
+    Bug("auto-reset: a timeout does not terminate", RESET, "~(running | timeout)", "~running", T_GYMNAX),
+    Bug(
+        "auto-reset: the caller's limit truncates",
+        RESET,
+        "(running & (self.time >= max_episode_steps))",
+        "timeout",
+        T_GYMNAX,
+    ),
+    Bug(
+        "auto-reset: no more spares are assigned than are moved",
+        RESET,
+        "jnp.cumsum(available) <= len(indices)",
+        "True",
+        T_GYMNAX,
+    ),
+    Bug(
+        "adapters: the price is subtracted",
+        RESET,
+        "task - self.price * cost",
+        "task + self.price * cost",
+        "tests/interop",
+    ),
+    Bug(
+        "adapters: the step after an end ignores its action",
         "interop/gymnasium.py",
-        "jnp.where(over, jnp.zeros_like(leaf), leaf), happened)",
-        "leaf, happened)",
+        "jnp.where(ended, jnp.zeros_like(leaf), leaf), timestep)",
+        "leaf, timestep)",
         "tests/interop/test_gymnasium.py",
     ),
     Bug(
-        "recorder: the step that only begins an episode is of none",
+        "recorder: the step that only begins an episode belongs to none",
         "interop/recorder.py",
-        "self._mode is NEXT_STEP and self._over[place]",
+        "self._mode is NEXT_STEP and self._recording.ended[i]",
         "False",
         "tests/interop",
     ),
@@ -527,37 +556,37 @@ BUGS = (
     Bug(
         "recorder: another agent's table is kept",
         "interop/recorder.py",
-        "if other != value]",
-        "if other is None]",
+        "sorted(set(map(str, values)) - {own})",
+        "sorted(set())",
         "tests/interop/test_gymnasium.py",
     ),
     Bug(
-        "recorder: costs do not run over",
+        "recorder: costs do not overflow",
         "interop/recorder.py",
         "number = first.item()",
         "number = first[0]",
         "tests/interop/test_gymnasium.py",
     ),
     Bug(
-        "doors: a key of another kind is a place's own",
-        DOORS,
-        "jax.random.fold_in(_key(first), word)",
-        "_key(first)",
-        T_DOORS,
+        "auto-reset: all words of a long key count",
+        RESET,
+        "jax.random.fold_in(_key(data), word)",
+        "_key(data)",
+        T_GYMNAX,
     ),
     Bug(
-        "doors: a world's own timeout truncates",
-        DOORS,
+        "auto-reset: a timeout of the environment truncates",
+        RESET,
         "timeout | (running &",
         "(running &",
-        T_DOORS,
+        T_GYMNAX,
     ),
     Bug(
-        "doors: the next episode has not ended",
-        DOORS,
-        "cause=jnp.where(served, EndCause.RUNNING, state.cause)",
+        "auto-reset: the next episode has not ended",
+        RESET,
+        "cause=jnp.where(assigned, EndCause.RUNNING, state.cause)",
         "cause=state.cause",
-        T_DOORS,
+        T_GYMNAX,
     ),
     Bug(
         "adopted: what it was given is part of what it is",
@@ -605,8 +634,23 @@ BUGS = (
 )
 
 
+def outdated(tree: Path) -> list[str]:
+    """The bugs whose code or tests are not found."""
+    missing = []
+    for bug in BUGS:
+        path = tree / "src" / "perepisode" / bug.file
+        count = path.read_text().count(bug.old) if path.exists() else 0
+        missing += [f"{bug.rule}: {bug.file} has {bug.old!r} {count} times"] if count != 1 else []
+        for test in bug.tests.split():
+            file, _, name = test.partition("::")
+            text = "" if (tree / file).is_dir() else (tree / file).read_text() if (tree / file).exists() else None
+            if text is None or (name and f"def {name}(" not in text):
+                missing.append(f"{bug.rule}: there is no test {test}")
+    return missing
+
+
 def passes(tree: Path, tests: str) -> tuple[bool, str]:
-    """Whether these tests pass in the tree, and the first that does not."""
+    """Whether these tests pass in the tree, and the first that fails."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow and not browser", "-p", "no:cacheprovider"]
     ended = subprocess.run([*command, *tests.split()], cwd=tree, env=environment, capture_output=True, text=True)
@@ -618,24 +662,25 @@ def passes(tree: Path, tests: str) -> tuple[bool, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="bugs whose rule holds this")
+    parser.add_argument("--only", default="", help="only bugs whose rule contains this")
     parser.add_argument("--out", type=Path, help="table to write (Markdown)")
-    given = parser.parse_args()
-    bugs = [bug for bug in BUGS if given.only in bug.rule]
+    parser.add_argument("--check", action="store_true", help="only check that the code and the tests are found")
+    arguments = parser.parse_args()
+    if missing := outdated(ROOT):
+        sys.exit("\n".join(missing))
+    if arguments.check:
+        return
+    bugs = [bug for bug in BUGS if arguments.only in bug.rule]
     lines = ["| rule | file | noticed by |", "|---|---|---|"]
-    began, missed = time.monotonic(), []
+    start, missed = time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         for name in ("src", "tests", "docs", "benchmarks"):
             shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(ROOT / name, tree)
-        for bug in bugs:  # all places first: a list that has fallen behind is said at once
-            text = (tree / "src" / "perepisode" / bug.file).read_text()
-            if text.count(bug.old) != 1:
-                sys.exit(f"PLACE NOT FOUND ({text.count(bug.old)} times): {bug.rule}: {bug.file}: {bug.old!r}")
-        sound, first = passes(tree, " ".join(dict.fromkeys(" ".join(bug.tests for bug in bugs).split())))
-        if not sound:
+        passed, first = passes(tree, " ".join(dict.fromkeys(" ".join(bug.tests for bug in bugs).split())))
+        if not passed:
             sys.exit(f"the tests fail before anything is planted: {first}")
         for bug in bugs:
             path = tree / "src" / "perepisode" / bug.file
@@ -646,10 +691,12 @@ def main() -> None:
             missed += [bug] if unnoticed else []
             lines.append(f"| {bug.rule} | {bug.file} | {'**not noticed**' if unnoticed else first} |")
             print(f"{'NOT NOTICED' if unnoticed else 'noticed'}: {bug.rule} ({first})", flush=True)
-    said = f"{len(bugs) - len(missed)} of {len(bugs)} planted bugs are noticed"
-    print(f"{said}; {(time.monotonic() - began) / 60:.0f} min")
-    if given.out:
-        given.out.write_text("\n".join(["# Planted bugs", "", f"{said} (`{Path(__file__).name}`).", "", *lines, ""]))
+    summary = f"{len(bugs) - len(missed)} of {len(bugs)} planted bugs are noticed"
+    print(f"{summary}; {(time.monotonic() - start) / 60:.0f} min")
+    if arguments.out:
+        arguments.out.write_text(
+            "\n".join(["# Planted bugs", "", f"{summary} (`{Path(__file__).name}`).", "", *lines, ""])
+        )
     sys.exit(bool(missed))
 
 

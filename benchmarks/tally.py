@@ -41,9 +41,9 @@ class Tally:
 
 @pytree
 class Play:
-    """Episodes under way in `env` worlds, and the tally of those that ended."""
+    """Current episodes, [env], and the tally of those that ended."""
 
-    worlds: Any
+    env_states: Any
     episode_ids: jax.Array
     reset_pool: Any
     hidden_state: Any  # the player's
@@ -54,11 +54,11 @@ class Play:
 
 
 def start(env: Environment, key: jax.Array, envs: int, hidden_state: Any, reset_pool_size: int = 256) -> Play:
-    worlds, reset_pool = empty_pool(env, key[None], envs, reset_pool_size)
+    env_states, reset_pool = empty_pool(env, key[None], envs, reset_pool_size)
     zero, episode_ids = jnp.int32(0), jnp.zeros((1, envs), jnp.int32)
     tally = Tally(zero, jnp.zeros((len(EDGES), BINS), jnp.int32), jnp.zeros(len(Achievement), jnp.int32))
     return Play(
-        worlds,
+        env_states,
         episode_ids,
         reset_pool,
         hidden_state,
@@ -70,13 +70,13 @@ def start(env: Environment, key: jax.Array, envs: int, hidden_state: Any, reset_
 
 
 def advance(env: Environment, act: Callable, first: int, key: jax.Array, params: Any, play: Play) -> Play:
-    """One step of every world.  Only the `first` episodes of each count: all others would favour the short ones."""
-    reset_pool, worlds, episode_ids = assign_resets(
-        env, key[None], play.reset_pool, play.worlds, play.serials, play.is_first[None]
+    """One step of every environment.  Only the `first` episodes of each count: all would favour short ones."""
+    reset_pool, env_states, episode_ids = assign_resets(
+        env, key[None], play.reset_pool, play.env_states, play.episode_ids, play.is_first[None]
     )
     episodes = jax.vmap(partial(episode_key, key))(episode_ids[0])
     time = play.so_far[:, 0].astype(jnp.int32)
-    before = jax.tree.map(lambda x: x[0], worlds)
+    before = jax.tree.map(lambda x: x[0], env_states)
     actions, hidden_state = act(
         params, jax.vmap(action_key)(episodes, time), play.hidden_state, play.is_first, before.game
     )
@@ -90,7 +90,7 @@ def advance(env: Environment, act: Callable, first: int, key: jax.Array, params:
     so_far = play.so_far + jnp.stack([x.astype(jnp.float32) for x in seen], axis=-1)
     counted = outcome.ended & (play.ended < first)
     return Play(
-        worlds=jax.tree.map(lambda x: x[None], after),
+        env_states=jax.tree.map(lambda x: x[None], after),
         episode_ids=episode_ids,
         reset_pool=reset_pool,
         hidden_state=hidden_state,
@@ -129,7 +129,7 @@ def collect(env, act, params, hidden_state, key, envs: int, first: int, chunk: i
         play = run(key, params, play)
         if int(play.ended.min()) >= first:
             return jax.tree.map(np.asarray, play.tally)
-    raise RuntimeError(f"some worlds did not finish {first} episodes in {limit} steps")
+    raise RuntimeError(f"some environments did not finish {first} episodes in {limit} steps")
 
 
 def at_random(params, keys, hidden_state, is_first, games):

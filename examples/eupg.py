@@ -68,7 +68,7 @@ def train(cls: type[EUPG], seed: int) -> EUPG:
 def evaluate_agents(agent: EUPG, method: str, seed: int) -> Path:
     path = OUT / f"{method.replace(' ', '-')}-{seed}.parquet"
     envs = VectorEnv("temptation", NUM_ENVS, reward="vector", autoreset_mode=AutoresetMode.SAME_STEP)
-    envs = record(envs, path, method=method, seed=seed, first=EPISODES_PER_ENV, total_timesteps=STEPS)
+    envs = record(envs, path, method=method, seed=seed, episodes_per_env=EPISODES_PER_ENV, total_timesteps=STEPS)
     observation, _ = envs.reset(seed=1000 * seed)
     accrued = np.zeros((NUM_ENVS, 2), np.float32)
     while not envs.complete:

@@ -42,7 +42,7 @@ def theirs(price: float, seed: int) -> Path:
     path = OUT / f"sb3-{price:g}-{seed}.parquet"
     envs = VectorEnv("temptation", NUM_ENVS, autoreset_mode=AutoresetMode.SAME_STEP)
     columns = {"arm": f"price={price:g}", "gamma": agent.gamma, "total_timesteps": STEPS}
-    envs = record(envs, path, method="SB3's PPO", seed=seed, first=EPISODES_PER_ENV, **columns)
+    envs = record(envs, path, method="SB3's PPO", seed=seed, episodes_per_env=EPISODES_PER_ENV, **columns)
     vec_env = sb3.VecEnv(envs)
     vec_env.seed(1000 * seed)
     observation = vec_env.reset()

@@ -28,7 +28,7 @@ from perepisode import legacy
 from perepisode.config import PAPER_SEEDS
 from perepisode.paper_comparison import numbers
 from perepisode.report.cost_measure import CostMeasure
-from perepisode.report.formatting import count, in_words, number, percent, plus_minus
+from perepisode.report.formatting import count, in_words, listed, number, percent, plus_minus
 from perepisode.runs import write_atomically
 
 HERE = Path(__file__).parent
@@ -132,8 +132,8 @@ def lead(kept: Path) -> str:
     ours, theirs, in_its_way = ([found[name, where] for name in NAMES] for where in (EXACT, "the paper", ITS_WAY))
     runs = pd.read_csv(kept / "report" / "data" / "runs.csv")
     (steps,), seeds = set(runs["steps"]), runs["seed"].nunique()
-    over, printed, alike = (_listed([percent(row["p_over_1"]) for row in rows]) for rows in (ours, theirs, in_its_way))
-    returns = _listed([number(row["return"], 1) for row in ours])
+    over, printed, alike = (listed([percent(row["p_over_1"]) for row in rows]) for rows in (ours, theirs, in_its_way))
+    returns = listed([number(row["return"], 1) for row in ours])
     return (
         f"**Three agents with nearly the same mean return kill more than one passive creature in {over} of their "
         f"episodes**: ESR (k=1), the Lagrangian (d=0.5) and SER (w=0.1), with mean returns of {returns}. Each agent "
@@ -146,7 +146,7 @@ def lead(kept: Path) -> str:
 
 
 def at_length(kept: Path) -> str:
-    """The paper's table beside ours, the figure, the answer in short and the caveats."""
+    """The paper's table next to ours, the figure, the answer in short and the caveats."""
     return "\n".join(
         [
             _scale(kept),
@@ -208,10 +208,6 @@ def _packs(kept: Path) -> list[dict]:
     return sorted(found, key=lambda pack: PAPER_SEEDS.index(pack["seed"]) if "seed" in pack else 0)
 
 
-def _listed(parts: list[str]) -> str:
-    return f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
 def _device(run: dict) -> str:
     return run["device"].split(": ")[1].split(" x ")[0]
 
@@ -237,9 +233,10 @@ def _speed() -> str:
 
     (theirs,) = [one.value for one in numbers.NUMBERS if one.what == "training steps a second (H100)"]
     return (
-        f"- **Speed.** On one {gpu['device']} the Craftax engine steps {ratio(gpu, 1024):.0f} × (1024 environments) "
-        f"and {ratio(gpu, 8192):.0f} × (8192) as fast as upstream's. Including resets and observations, as another "
-        f"library uses it, the factor is {doors['doors'][0]['times_upstream']:.0f} (1024). Training runs at {rate(16)} "
+        f"- **Speed.** On one {gpu['device']} the Craftax engine is {ratio(gpu, 1024):.0f} times as fast as upstream, "
+        f"the `craftax` package, with 1024 environments, and {ratio(gpu, 8192):.0f} times with 8192; with resets and "
+        "observations, through `perepisode.interop.gymnax`, "
+        f"{doors['doors'][0]['times_upstream']:.0f} times with 1024. Training runs at {rate(16)} "
         f"environment steps per second with 16 runs in one program, {rate(3)} with 3, and {rate(1)} with 1; the paper "
         f"reports {theirs / 1e3:.0f} k for one run on an H100. On two CPU cores the engine is "
         f"{ratio(cpu, 64):.1f} × as fast with 64 environments. "
@@ -259,7 +256,7 @@ def _same_game() -> str:
         f"- **The same game.** Fed upstream's random draws, the engine equals upstream bit for bit in all {fields} "
         f"fields over {int(steps):,} steps on all nine floors. With its own draws, no significant difference was "
         f"found in {episodes:,} episodes of a random policy and as many of a trained agent (smallest p value times the "
-        f"number of tests: {chances}; significant would be below 0.05)."
+        f"number of tests, as Bonferroni corrects it: {chances})."
     )
 
 
@@ -355,7 +352,7 @@ def _scale(kept: Path) -> str:
     return (
         f"{len(runs)} runs of {' and '.join(f'{one:,}' for one in sorted(steps))} steps (the paper's have 10⁹), "
         f"{in_words(len({run['seed'] for run in runs}))} seeds per agent, trained on exact counts unless stated "
-        f"otherwise, in {len(packs)} programs that took {_listed([f'{of / 60:.0f}' for of in took])} minutes on one "
+        f"otherwise, in {len(packs)} programs that took {listed([f'{of / 60:.0f}' for of in took])} minutes on one "
         f"{' or '.join(sorted(devices))}, including compilation and evaluation."
     )
 

@@ -73,8 +73,8 @@ def sums(lines: Iterable[str]) -> pd.DataFrame:
 
 def of_training(folder: Path) -> pd.DataFrame:
     """All episodes of a stored run if it has a tally, else those of its stored metrics."""
-    whole = folder / "tally.csv"
-    return pd.read_csv(whole) if whole.exists() else sums((folder / "metrics.jsonl").read_text().splitlines())
+    tallied = folder / "tally.csv"
+    return pd.read_csv(tallied) if tallied.exists() else sums((folder / "metrics.jsonl").read_text().splitlines())
 
 
 def window(rows: pd.DataFrame, end: float, total: float) -> tuple[int, int, int]:

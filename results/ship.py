@@ -1,10 +1,10 @@
-"""How the agents that ship with the package were made from the long runs.
+"""How the bundled agents were exported from the long runs.
 
     python results/ship.py LONG_RUN
 
-LONG_RUN holds what the training left: agents/<method>.npz (policies in half precision), curves/<run>/ (run.json,
-metrics.jsonl) and episodes512.parquet.  All three were trained in one program, in which SER and the Lagrangian too had
-the two inputs that tell ESR what it has accrued: theirs were always zero and never moved, and are dropped here.
+LONG_RUN is the output of that training: agents/<method>.npz (policies in half precision), curves/<run>/ (run.json,
+metrics.jsonl) and episodes512.parquet.  All three agents were trained in one program, in which SER and the Lagrangian
+also had the two inputs of ESR's accrued observation: theirs were always zero, never changed, and are dropped here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from perepisode import legacy
 from perepisode.agents import export, statistics
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, accrued_obs_size
@@ -23,7 +24,7 @@ from perepisode.training.train import weights
 from perepisode.zoo.registry import BUNDLED
 
 NAMES = {"esr": "esr-k1", "ser": "ser-w0.1", "lagrangian": "lagrangian-d0.5"}
-ACCRUED_OBS = 2  # inputs that tell an agent what it has accrued
+ACCRUED_OBS = 2  # inputs of the accrued observation
 
 
 def main(long_run: Path) -> None:
@@ -35,11 +36,11 @@ def main(long_run: Path) -> None:
         drawn = weights(export.initial_params(run, ACCRUED_OBS))
         agent = Agent(run, found)
         if accrued_obs_size(agent.objective) == 0:
-            told = max(name for name in found if name.startswith("embedding."))
-            assert np.array_equal(found.pop(told), drawn.pop(told).astype(np.float16)), "it was told something"
+            inputs = max(name for name in found if name.startswith("embedding."))
+            assert np.array_equal(found.pop(inputs), drawn.pop(inputs).astype(np.float16)), "its inputs were not zero"
         out = BUNDLED / run.dilemma / f"{NAMES[run.method]}.safetensors"
-        told = json.loads((folder.path / "run.json").read_text())
-        file = export.write(out, told, statistics.summarize(table, run.id), agent, drawn, folder.metrics)
+        plain = legacy.upgrade_run(json.loads((folder.path / "run.json").read_text()))
+        file = export.write(out, plain, statistics.summarize(table, run.id), agent, drawn, folder.metrics)
         sizes = file.metadata["policy"]["rows"]
         print(f"{file.path}: {file.path.stat().st_size / 1e6:.2f} MB, {sum(sizes.values())} inputs")
 

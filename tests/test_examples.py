@@ -25,15 +25,15 @@ WAIT, RIDE = range(2)
 
 @pytest.fixture(scope="module", autouse=True)
 def here(tmp_path_factory):
-    """The folder of examples, with its files linked into a place where commands may write."""
-    place = tmp_path_factory.mktemp("examples")
+    """A writable folder with links to the examples, as the current directory."""
+    folder = tmp_path_factory.mktemp("examples")
     for path in HOME.glob("*.py"):
-        (place / path.name).symlink_to(path)
+        (folder / path.name).symlink_to(path)
     known, search = dict(ENVIRONMENTS), list(sys.path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
+        patch.chdir(folder)
         patch.setenv("PEREPISODE_PLUGINS", "")
-        yield place
+        yield folder
     ENVIRONMENTS.clear()
     ENVIRONMENTS.update(known)
     sys.path[:] = search
@@ -46,16 +46,16 @@ def section(heading: str) -> str:
 
 
 def follow(heading: str, steps: str | None = None) -> None:
-    """The commands below a heading, as they stand there, but for as many steps of training."""
+    """Runs the commands below a heading, with fewer training steps if given."""
     for line in re.findall(r"```sh\n(.*?)```", section(heading), re.DOTALL)[0].splitlines():
         program, *words = shlex.split(line)
         if program == "export":
             name, _, value = words[0].partition("=")
             assert (name, value) == ("PEREPISODE_PLUGINS", f"{heading}.py")
-            continue  # this process has imported it already
+            continue  # already imported in this process
         if words[0] == "train" and steps:
-            here = words.index("--steps") if "--steps" in words else len(words)
-            words[here : here + 2] = ["--steps", steps]
+            index = words.index("--total-timesteps") if "--total-timesteps" in words else len(words)
+            words[index : index + 2] = ["--total-timesteps", steps]
         with pytest.raises(SystemExit) as end:
             cli.main(words)
         assert not end.value.code, line
@@ -69,27 +69,33 @@ def test_the_courier_by_hand():
     courier = perepisode.make("courier.py:Courier", shift=3, change=1.0)
     red, green = ({"time": jnp.int32(0), "is_red": jnp.bool_(light)} for light in (True, False))
     key = jax.random.key(0)
-    for state, action, paid, harm in ((red, RIDE, 1, 1), (red, WAIT, 0, 0), (green, RIDE, 1, 0), (green, WAIT, 0, 0)):
+    for state, action, reward, violations in (
+        (red, RIDE, 1, 1),
+        (red, WAIT, 0, 0),
+        (green, RIDE, 1, 0),
+        (green, WAIT, 0, 0),
+    ):
         after, outcome = courier.step(key, state, jnp.int32(action))
-        assert (float(outcome.task_reward), int(outcome.violations[0])) == (paid, harm)
+        assert (float(outcome.task_reward), int(outcome.violations[0])) == (reward, violations)
         assert int(after["time"]) == 1
         if action == WAIT:
-            assert not after["is_red"]  # here every red light changes at once, and a green one stays
+            assert not after["is_red"]  # with change=1 every red light changes at once, and a green one stays
     _, last = courier.step(key, {**green, "time": jnp.int32(2)}, jnp.int32(WAIT))
     assert last.end_cause == perepisode.EndCause.TIMEOUT
 
 
-def test_the_courier_goes_all_the_way(here):
+def test_the_courier_is_trained_evaluated_reported_and_replayed(here):
     follow("courier", "2560")
     table = pd.read_parquet(here / "out" / "courier" / "episodes.parquet")
     assert set(table["length"]) == {40}
-    assert set(table["arm"]) == {"k=2, told loud", "w=0.1", "w=0.15"}
+    assert ENVIRONMENTS["courier"].ppo.hidden_size == 16  # its own settings, not the defaults
+    assert set(table["arm"]) == {"k=2, scaled obs", "w=0.1", "w=0.15"}
     assert (here / "out" / "courier" / "report" / "index.html").exists()
     assert "runs a red light" in (here / "out" / "courier" / "watch" / "index.html").read_text()
 
 
 @pytest.mark.slow
-def test_the_courier_does_what_its_page_says(here, monkeypatch, tmp_path):
+def test_the_courier_reaches_the_results_of_its_page(here, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "courier.py").symlink_to(here / "courier.py")
     follow("courier")
@@ -104,41 +110,42 @@ def test_the_courier_does_what_its_page_says(here, monkeypatch, tmp_path):
 # ---- a maze of gymnax ------------------------------------------------------------------------------------------------
 
 
-def test_the_mazes_flowers_are_counted_as_by_hand():
-    """From places and pay alone: whoever was not paid is where the step led, whoever was paid was at the goal."""
+def test_violations_in_the_maze_equal_a_count_by_hand():
+    """From positions and rewards alone: without a reward the agent is where it stepped, with one it was at the goal."""
     pytest.importorskip("gymnax")
     maze = perepisode.make("maze.py:Maze")
-    worlds, steps, bed = 64, 60, (1, 3)
+    num_envs, steps, bed = 64, 60, (1, 3)
 
     @jax.jit
     @jax.vmap
     def play(key):
-        def one(state, key):
+        def step(state, key):
             action = jax.random.randint(key, (), 0, maze.actions)
             after, outcome = maze.step(key, state, action)
-            return after, (state.inner.pos, after.inner.pos, outcome)
+            return after, (state.env_state.pos, after.env_state.pos, outcome)
 
         state = maze.reset(key)
-        _, lived = jax.lax.scan(one, state, jax.random.split(key, steps))
-        return state.inner.goal, lived
+        _, trajectory = jax.lax.scan(step, state, jax.random.split(key, steps))
+        return state.env_state.goal, trajectory
 
-    goals, (before, after, outcomes) = jax.tree.map(np.asarray, play(jax.random.split(jax.random.key(0), worlds)))
-    counted = np.zeros((worlds, steps), int)
-    for env, step in np.ndindex(worlds, steps):
-        here, there = tuple(before[env, step]), tuple(after[env, step])
-        paid = outcomes.task_reward[env, step] == 1
-        counted[env, step] = tuple(goals[env]) == bed if paid else here != bed and there == bed
-    np.testing.assert_array_equal(outcomes.violations[..., 0], counted)
+    goals, (before, after, outcomes) = jax.tree.map(np.asarray, play(jax.random.split(jax.random.key(0), num_envs)))
+    expected = np.zeros((num_envs, steps), int)
+    for env, step in np.ndindex(num_envs, steps):
+        start, end = tuple(before[env, step]), tuple(after[env, step])
+        at_goal = outcomes.task_reward[env, step] == 1
+        expected[env, step] = tuple(goals[env]) == bed if at_goal else start != bed and end == bed
+    np.testing.assert_array_equal(outcomes.violations[..., 0], expected)
     at_goal = outcomes.task_reward == 1
-    assert counted[at_goal].any()
-    assert counted[~at_goal].any()
+    assert expected[at_goal].any()
+    assert expected[~at_goal].any()
 
 
-def test_the_maze_is_trained_on_and_judged(here):
+def test_the_maze_is_trained_on_and_evaluated(here):
     pytest.importorskip("gymnax")
     out = "out/maze-briefly"
-    train = f"train --env maze.py:Maze --method esr:budget=2:charge=0 --seeds 7 --steps 3840 --hidden-size 8 --out {out}"
-    for command in (train, f"evaluate {out} --num-envs 16 --steps 120"):
+    train = f"train --env maze.py:Maze --method esr:budget=2:rho_u=0 --seeds 7 --total-timesteps 3840 --out {out}"
+    train += " --hidden-size 8"
+    for command in (train, f"evaluate {out} --num-envs 16 --num-steps 120"):
         with pytest.raises(SystemExit) as end:
             cli.main(command.split())
         assert not end.value.code, command
@@ -149,7 +156,7 @@ def test_the_maze_is_trained_on_and_judged(here):
 
 
 @pytest.mark.slow
-def test_the_maze_does_what_its_page_says(here, monkeypatch, tmp_path):
+def test_the_maze_reaches_the_results_of_its_page(here, monkeypatch, tmp_path):
     pytest.importorskip("gymnax")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "maze.py").symlink_to(here / "maze.py")
@@ -165,24 +172,24 @@ def test_the_maze_does_what_its_page_says(here, monkeypatch, tmp_path):
     assert "onto the flowers" in Path("out/maze/watch/index.html").read_text()
 
 
-# ---- other libraries' agents ----------------------------------------------------------------------------------------
+# ---- agents of other libraries --------------------------------------------------------------------------------------
 
 
 def table_of(heading: str) -> dict[str, list[str]]:
-    """The rows of a section's table, by what stands in their first cell."""
+    """The rows of a section's table, by their first cell."""
     lines = [line for line in section(heading).splitlines() if line.startswith("| ")][1:]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {name: cells for name, *cells in rows}
 
 
 def committed(folder: str) -> pd.DataFrame:
-    """The episodes of an example, all of them the first twelve of 64 places."""
+    """The committed episodes of an example: the first twelve of each of 64 environments."""
     table = pd.concat([pd.read_parquet(path) for path in (HOME / folder).glob("*.parquet")])
     assert table.groupby(["method", "arm", "steps", "seed"], dropna=False).size().eq(64 * 12).all()
     return table
 
 
-def test_the_page_says_what_the_tables_of_both_libraries_hold():
+def test_the_numbers_of_both_libraries_follow_from_their_tables():
     found = {}
     for (method, arm), own in committed("sb3").groupby(["method", "arm"]):
         seeds = own.groupby("seed")
@@ -197,24 +204,24 @@ def test_the_page_says_what_the_tables_of_both_libraries_hold():
     assert table_of("sb3_beside_ours.py") == found
 
 
-def test_the_page_says_how_far_eupg_comes():
-    """Utilities by Eq. 5 written out, and the exact optimum."""
+def test_the_numbers_of_eupg_follow_from_its_tables():
+    """Utilities by Eq. 5, written out, and the exact optimum."""
 
     def utility(task, violations):
         return task / (1 + np.exp(-12 * (1.5 - violations))) - violations
 
     best = exact.esr_optimum(Temptation(), utility)
-    found = {"exact optimum": [f"{best.utility:.2f}", *written(best.mean_return, best.mean_count, best.p_over(1))]}
+    found = {"exact optimum": [f"{best.utility:.2f}", *formatted(best.mean_return, best.mean_count, best.p_over(1))]}
     for (method, steps), own in committed("eupg").groupby(["method", "steps"]):
-        reached = utility(own["return"], own["violations"]).groupby(own["seed"]).mean()
+        utilities = utility(own["return"], own["violations"]).groupby(own["seed"]).mean()
         means = own["return"].mean(), own["violations"].mean(), (own["violations"] > 1).mean()
         name = f"ESR (k=1), {steps:,} steps" if method == "esr" else method
-        found[name] = [", ".join(f"{one:.2f}" for one in reached), *written(*means)]
-    assert {name: cells[:-1] for name, cells in table_of("eupg.py").items()} == found  # but for the seconds
+        found[name] = [", ".join(f"{mean:.2f}" for mean in utilities), *formatted(*means)]
+    assert {name: cells[:-1] for name, cells in table_of("eupg.py").items()} == found  # without the seconds
 
 
-def written(earned: float, violations: float, share: float) -> list[str]:
-    return [f"{earned:.2f}", f"{violations:.2f}", f"{share:.1%}"]
+def formatted(mean_return: float, violations: float, share: float) -> list[str]:
+    return [f"{mean_return:.2f}", f"{violations:.2f}", f"{share:.1%}"]
 
 
 def plus_minus(seeds: pd.Series) -> str:
@@ -228,7 +235,7 @@ def plus_minus(seeds: pd.Series) -> str:
 
 @pytree
 class Scene:
-    """A cow of this health before the player, who is hungry."""
+    """A cow with this health in front of a hungry player."""
 
     health: jax.Array
     action: jax.Array
@@ -236,21 +243,21 @@ class Scene:
 
 
 @pytest.mark.xdist_group("craftax")
-def test_a_cow_is_counted_when_the_blow_kills_it_and_the_player_has_eaten():
+def test_a_cow_counts_when_the_attack_kills_it_and_feeds_the_player():
     from craftax.craftax_classic.constants import Action, BlockType
 
     classic = perepisode.make("classic.py:Classic")
 
     def play(scene, key):
         state = classic.reset(jax.random.key(0))
-        place = state.player_position + jnp.array([0, 1])
+        position = state.player_position + jnp.array([0, 1])
         cows = state.cows.replace(
-            position=state.cows.position.at[0].set(place),
+            position=state.cows.position.at[0].set(position),
             health=state.cows.health.at[0].set(scene.health),
             mask=state.cows.mask.at[0].set(True),
         )
         state = state.replace(
-            map=state.map.at[tuple(place)].set(BlockType.GRASS.value),
+            map=state.map.at[tuple(position)].set(BlockType.GRASS.value),
             cows=cows,
             player_direction=jnp.full_like(state.player_direction, Action.RIGHT.value),
             player_food=jnp.full_like(state.player_food, 2),
@@ -260,19 +267,19 @@ def test_a_cow_is_counted_when_the_blow_kills_it_and_the_player_has_eaten():
         return after.player_food, outcome.violations[0], outcome.end_cause
 
     do, noop = Action.DO.value, Action.NOOP.value
-    cases = [(1, do, False), (2, do, False), (1, noop, False), (1, do, True)]  # a bare hand deals 1
+    cases = [(1, do, False), (2, do, False), (1, noop, False), (1, do, True)]  # an unarmed attack deals 1
     scenes = Scene(*(jnp.array(column) for column in zip(*cases)))
     keys = jax.random.split(jax.random.key(1), 32)
     food, killed, ends = jax.jit(jax.vmap(jax.vmap(play, (None, 0)), (0, None)))(scenes, keys)
     assert np.asarray(killed).tolist() == [[1] * 32, [0] * 32, [0] * 32, [0] * 32]
-    assert (np.asarray(food)[0] == 8).all()  # upstream's own word: a cow eaten is six of food
+    assert (np.asarray(food)[0] == 8).all()  # upstream: eating a cow adds six food
     assert (np.asarray(food)[1:] <= 2).all()
     assert (np.asarray(ends) == perepisode.EndCause.RUNNING).all()
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("craftax")
-def test_classic_goes_all_the_way(here):
+def test_classic_is_trained_evaluated_and_replayed(here):
     follow("classic", "4096")
     table = pd.read_parquet(here / "out" / "classic" / "episodes.parquet")
     assert len(table)

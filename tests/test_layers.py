@@ -14,7 +14,8 @@ import perepisode
 
 ROOT = Path(perepisode.__file__).parent
 LAYERS = (
-    ("settings", "metrics", "compilation", "legacy", "__init__"),
+    ("legacy", "metrics", "compilation", "__init__"),
+    ("settings",),
     ("lazy",),
     ("config", "pytree", "safe_io"),
     ("plugins", "console"),

@@ -1,9 +1,10 @@
-"""The commands as Python functions: the options are keyword arguments, and each returns the paths it wrote.
+"""Commands as Python functions: the options are keyword arguments, and each returns the paths it wrote.
 
     runs = perepisode.train("temptation", "esr", budget=[1, 2], total_timesteps=2e5, seeds=1)
     page = perepisode.report(perepisode.evaluate(runs), runs=runs)
 
-Invalid input raises `perepisode.config.ConfigError`, a ValueError, with the message of the command line.
+`report` is in `perepisode.report`, which needs no JAX.  Invalid input raises a ValueError with the message of the
+command line: `perepisode.config.ConfigError`, except for tables that `report` cannot read.
 
 The signatures repeat the options of the commands in cli.py, so that editors and `help()` show them with Python's types.
 """

@@ -57,7 +57,7 @@ def _group(about: str, owners: Iterable[type], *others: type) -> Any:
                 helps.setdefault(name, {}).setdefault(declared.described, []).append(getattr(owner, "name", ""))
     options = []
     for name, texts in helps.items():
-        text = "; ".join(f"{', '.join(names)}: {line}" if any(names) else line for line, names in texts.items())
+        text = ".  ".join(f"{', '.join(names)}: {line}" if any(names) else line for line, names in texts.items())
         options.append((name, Annotated[tuple[str, ...], _option("VALUE ...", help=text)], ()))
     return make_dataclass("Settings", options, frozen=True, namespace={"__doc__": about})
 
@@ -82,17 +82,17 @@ class TrainOptions:
     gamma: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT ...")] = settings.like(Run, "gamma", (0.99,))
     # Seeds; each is one run.
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = settings.like(Run, "seed", PAPER_SEEDS)
-    # Environment steps per run; default: 1e6, or 1e9 on craftax.
+    # Environment steps per run; default: what the environment declares, 1e9 on craftax and 1e6 on temptation.
     total_timesteps: Annotated[float | None, _option("NUMBER", aliases=("--steps",))] = settings.like(
         Run, "total_timesteps", None
     )
     detector: str = "exact"  # Violation counter in training: `exact`, or `paper`, the paper's state difference.
-    # Unit of cost: `step` charges a step with violations once, as in the paper; `event` charges every violation.
+    # What costs 1 in training: `step`, a step with at least one violation (paper); `event`, each violation.
     cost_per: str = "step"
     # Settings as name=value or name=value,value: of your own method or environment, or any of those below.
     set: Annotated[tuple[str, ...], _option("NAME=VALUE ...")] = ()
     checkpoint_seconds: float = setting(600.0, low=0)  # Seconds between checkpoints.
-    chunk: int = setting(10, low=1, high=1000)  # Updates between two checks for signals and checkpoints.
+    chunk: int = setting(10, low=1, high=1000)  # Updates per compiled call; signals and checkpoints wait for its end.
     out: Path = Path("out")  # Folder for the run folders.
 
     def runs_with(self, given: dict[str, list[str]]) -> tuple[list[Run], dict[str, bytes]]:
@@ -300,8 +300,10 @@ class Evaluate:
     # Episodes table to write or extend; default: episodes.parquet in the first folder, or here.
     out: Annotated[Path | None, _option("PATH")] = None
     num_envs: int = settings.like(EvalConfig, "num_envs")  # Parallel environments per agent.
-    num_steps: int = settings.like(EvalConfig, "num_steps")  # Steps per environment: the paper's window.
-    # Episodes counted per environment, its first ones however long they take: the unbiased protocol.
+    # Length of the paper's window, in steps per environment; evaluation continues until --episodes-per-env have ended,
+    # for at most 65,536 steps.
+    num_steps: int = settings.like(EvalConfig, "num_steps")
+    # Number of first episodes per environment that reports use, whatever their length: no length bias.
     episodes_per_env: int = settings.like(EvalConfig, "episodes_per_env")
     seed: int = settings.like(EvalConfig, "seed")  # Seed of the evaluation environments.
 
@@ -327,11 +329,11 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Distill:
-    """Fit a utility to the preferences over a pool of episodes (Eq. 6)."""
+    """Fit the utility of --method esr_distilled to preferences between episodes (Eq. 6 of the paper)."""
 
-    # Episodes tables of the pool: unconstrained, ERM and SER agents.
+    # Episodes tables of the unconstrained, ERM and SER agents whose episodes are compared.
     episodes: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("PATH ...")]
-    dilemma: str = "no_killing"  # Dilemma whose violations the utility orders.
+    dilemma: str = "no_killing"  # Dilemma whose violations the utility orders; the default is one of craftax.
     tolerance: float = setting(0.5, low=0)  # Violations up to which an episode counts as clean.
     out: Path = Path("utility.json")  # File to write.
 
@@ -381,7 +383,7 @@ class Watch:
     # An episodes table, a run folder with its table beside it, or an agent by name or file.
     source: Annotated[Path, tyro.conf.Positional]
     worst: int = setting(5, low=0)  # Worst episodes to replay, each from another environment.
-    # Episodes with one violation to replay as well: those in which the agent abstained most often.
+    # Also replay this many episodes with exactly one violation, those in which the agent then abstained most often.
     abstaining: int = setting(0, low=0)
     row: Annotated[tuple[int, ...], _option("INT ...")] = ()  # Rows of the table to replay instead.
     method: Annotated[str | None, _option("STR")] = None  # Only episodes of this method.
@@ -566,7 +568,7 @@ def run(command) -> int:
         _print_error(error)
         return EXIT_USAGE
     except KeyboardInterrupt:
-        _print_error("interrupted; checkpoints are kept")
+        _print_error("interrupted; run the same command again")
         return 130
     except BrokenPipeError:
         return _discard_output()

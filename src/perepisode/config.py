@@ -34,7 +34,7 @@ class PPOConfig:
     max_grad_norm: float = setting(1.0, "maximum norm for gradient clipping", above=0)
     hidden_size: int = setting(512, "width of the embedding, the GRU and the heads", low=1, high=2**16)
     bootstrap_on_truncation: bool = setting(
-        False, "bootstrap the value where a timeout truncates an episode", later=True
+        False, "bootstrap the value where a timeout truncates an episode", omit_default_from_id=True
     )
     precision: str = setting("bf16", "precision of matrix products; all else is fp32", choices=("bf16", "fp32"))
 
@@ -53,7 +53,10 @@ class PPOConfig:
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """Evaluation protocol: `num_envs` environments run for `num_steps`; the first `episodes_per_env` of each count."""
+    """Evaluation in `num_envs` parallel environments, for two protocols.
+
+    One counts the episodes that end within `num_steps`, the other the first `episodes_per_env` of every environment.
+    """
 
     num_envs: int = setting(64, low=1, high=2**20)
     num_steps: int = setting(4096, low=1, high=10**8)

@@ -2,7 +2,7 @@
 
 Methods and environments are declared in the same files as their computations.  Listing, planning and reporting read
 only the declarations, and importing JAX would dominate their start-up time.  They also work without JAX:
-`pip install perepisode` installs what they need, `perepisode[train]` adds the rest.
+`pip install .` in a clone installs what they need, `'.[train]'` adds the rest.
 """
 
 import sys

@@ -52,10 +52,33 @@ ENV_VARIABLE = "PEREPISODE_USE"  # now PEREPISODE_PLUGINS
 VALUES = {"accrued_obs": {"loud": "scaled"}, "cost_per": {"count": "event"}, "only": {"twins": "gamma1"}}
 MEMBER = {"steps": "total_timesteps"}  # of a study's task
 METRICS = {"worst_decile": "cvar"}
+COLUMNS = {"steps": "total_timesteps", "policy_key": "episode_key"}  # of an episodes table
+TASKS = {"judge": "evaluate"}  # kinds of a study's tasks
 AGENT = {"judged": "evaluation"}
 POLICY = {"rounding": "quantization"}
 OWNERS = {"world": "env", "learner": "ppo"}  # prefixes in the settings of an episodes table
 BENCH = {"worlds": "num_envs", "hidden": "hidden_size"}
+ATTRIBUTES = {  # of classes that plugins declare
+    "environment": {
+        "learner": "ppo",
+        "steps": "total_timesteps",
+        "protocol": "eval_config",
+        "shape": "sweep",
+        "pack": "population_size",
+        "audits": "info_keys",
+        "harms": "violation_names",
+        "longest": "max_episode_steps",
+        "within_reach": "violation_possible",
+    },
+    "method": {
+        "initial_dual": "init_dual",
+        "worth": "episode_utility",
+        "pressure": "penalty_trace",
+        "family": "constraint",
+        "asks": "tagline",
+        "kin": "variant_of",
+    },
+}
 OPTIONS = {  # of the command line, by command; `train` also takes the settings in the tables above
     "train": {"penalty": "cost-per"},
     "evaluate": {**EVALUATION},
@@ -114,7 +137,10 @@ def upgrade_study(plain: Mapping[str, Any], runs: Path) -> dict[str, Any]:
             folder = re.sub(r"told-(\w+)", lambda match: f"{new_value('accrued_obs', match[1])}-obs", folder)
         return {**_upgrade(member, MEMBER), "folder": folder, "plain": upgrade_run(member["plain"])}
 
-    tasks = [{**task, "members": list(map(upgrade_member, task["members"]))} for task in plain["tasks"]]
+    tasks = [
+        {**task, "kind": TASKS.get(task["kind"], task["kind"]), "members": list(map(upgrade_member, task["members"]))}
+        for task in plain["tasks"]
+    ]
     return {**plain, "tasks": tasks, "evaluation": upgrade_evaluation(plain["evaluation"])}
 
 
@@ -134,7 +160,7 @@ def renamed_columns(names: Iterable[str]) -> dict[str, str]:
     if not columns & {"in_first", "detector"}:  # another program's `steps` means something else
         return {}
     renamed = {name: f"info_{name.removeprefix('audit_')}" for name in columns if name.startswith("audit_")}
-    renamed |= {"steps": "total_timesteps"} if "steps" in columns else {}
+    renamed |= {old: new for old, new in COLUMNS.items() if old in columns}
     return {old: new for old, new in renamed.items() if new not in columns}
 
 

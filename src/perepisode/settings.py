@@ -13,6 +13,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
 
+from perepisode import legacy
+
 
 class ConfigError(ValueError):
     """Invalid input; the message is one line with the value and the remedy."""
@@ -31,7 +33,9 @@ class Setting:
     above: float  # exclusive lower bound
     choices: tuple[str, ...] | Mapping[str, float] | None
     file: Callable[[bytes], Any] | None  # parses the content of the named file; a run keeps its digest and its content
-    later: bool  # added after runs were trained: written out only when not the default, so that run ids stay valid
+    omit_default_from_id: (
+        bool  # added after runs were trained: written out only when not the default, so that run ids stay valid
+    )
 
     @property
     def required(self) -> bool:
@@ -90,15 +94,17 @@ class Setting:
     @property
     def described(self) -> str:
         """Help, choices and default in one line."""
-        choices = f" ({', '.join(self.choices)})" if self.choices else ""
-        default = "" if self.default is None else "; required" if self.required else f"; default {_short(self.default)}"
-        return f"{self.help}{choices}{default}"
+        choices = ", ".join(self.choices or ())
+        default = "" if self.default is None else "required" if self.required else f"default {_short(self.default)}"
+        inside = "; ".join(filter(None, (choices, default)))
+        return f"{self.help} ({inside})" if inside else self.help
 
 
 def setting(default: Any = MISSING, help: str = "", *, low=-math.inf, high=math.inf, above=-math.inf, choices=None,
-            file: Callable[[bytes], Any] | None = None, later: bool = False) -> Any:  # fmt: skip
+            file: Callable[[bytes], Any] | None = None, omit_default_from_id: bool = False) -> Any:  # fmt: skip
     """Declare a dataclass field as a setting."""
-    about = {"help": help, "low": low, "high": high, "above": above, "choices": choices, "file": file, "later": later}
+    about = {"help": help, "low": low, "high": high, "above": above, "choices": choices, "file": file}
+    about["omit_default_from_id"] = omit_default_from_id
     return field(default=default, metadata={"setting": about, "static": _is_static(choices)})
 
 
@@ -121,8 +127,8 @@ def complete(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given values with every default written out, so that changing a default changes the run id."""
     known = of(cls)
     values = {**{name: declared.default for name, declared in known.items() if not declared.required}, **given}
-    later = {name for name, declared in known.items() if declared.later}
-    return {name: value for name, value in values.items() if name not in later or value != known[name].default}
+    omitted = {name for name, declared in known.items() if declared.omit_default_from_id}
+    return {name: value for name, value in values.items() if name not in omitted or value != known[name].default}
 
 
 def option(cls: Any, name: str) -> str:
@@ -149,6 +155,10 @@ def declare(what: str, cls: Any, required: tuple[str, ...], known: dict[str, Any
     missing = [part for part in required if not hasattr(cls, part)]
     if missing:
         raise ConfigError(f"{who} is not a complete {what}: it does not define {' and '.join(missing)}")
+    for old, new in legacy.ATTRIBUTES.get(what, {}).items():  # which would be ignored
+        default, given = getattr(cls, new, None), getattr(cls, old, None)
+        if given is not None and isinstance(given, type(default)) and old not in of(cls):
+            raise ConfigError(f"{who} defines {old}, which is called {new} since version 0.2; rename it")
     other = known.setdefault(cls.name, cls)
     if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ConfigError(f"two {what}s are named {cls.name!r}: {other.__module__} and {cls.__module__}; rename one")

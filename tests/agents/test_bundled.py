@@ -20,7 +20,7 @@ from perepisode.zoo.registry import BUNDLED
 
 pytestmark = pytest.mark.xdist_group("craftax")
 
-GPU = Path(__file__).parent / "judged_on_h200.parquet"  # return and violations of 6144 episodes per agent
+GPU = Path(__file__).parent / "evaluated_on_h200.parquet"  # return and violations of 6144 episodes per agent
 SEED = 5  # other episodes than those on the GPU
 ALPHA = 1e-3
 

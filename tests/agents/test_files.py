@@ -133,7 +133,9 @@ def test_a_policy_that_does_not_fit_its_network_is_refused(agent, capsys):
         tensors["actor.2.0"] = np.ascontiguousarray(tensors["actor.2.0"][:, :1])
 
     rewritten(agent, narrower)
-    assert "does not fit this network at actor.2.0" in refusal(capsys, "evaluate", agent.path)
+    said = refusal(capsys, "evaluate", agent.path)
+    assert "does not fit this network at actor.2.0: it is float32 " in said
+    assert ", the network needs float32 " in said
 
 
 def test_a_run_that_was_edited_is_refused(agent, capsys):
@@ -233,7 +235,7 @@ def test_acting_by_hand_equals_the_evaluation(agent, tmp_path):
     step = jax.jit(played.env.step)
     for _, row in table.iterrows():
         episode, state, carry = (
-            key_of(row, "policy_key"),
+            key_of(row, "episode_key"),
             played.env.reset(key_of(row, "reset_key")),
             played.initial_carry(),
         )

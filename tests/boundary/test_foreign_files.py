@@ -130,7 +130,7 @@ def test_a_policy_that_is_not_finite_is_refused(folder, value):
     from perepisode.runs import save_policy
 
     save_policy(folder.path, RUN, {name: np.full_like(x, value) for name, x in policy().items()})
-    assert "not finite" in refused("evaluate", folder.path)
+    assert "non-finite values" in refused("evaluate", folder.path)
 
 
 def test_utilities(tmp_path):
@@ -313,8 +313,8 @@ def test_links_do_not_lead_out_of_a_run_folder(folder, tmp_path):
         if name != "utility.json":
             assert is_one_line(err)
         assert "the secret" not in out + err
-        with pytest.raises(ConfigError, match="leads out of its folder"):
-            _ = RunFolder(folder.path)._own(name)
+        with pytest.raises(ConfigError, match="is a link out of its folder"):
+            _ = RunFolder(folder.path)._file(name)
         path.unlink()
         if kept.exists():
             shutil.move(kept, path)

@@ -148,7 +148,7 @@ def test_counts_equal_a_recount_of_the_same_trajectory_by_hand(agents):
     env, checked = Temptation(), 0
     step, reset = jax.jit(env.step), jax.jit(env.reset)
     for _, row in table.iterrows():
-        words = np.frombuffer(bytes.fromhex(row["policy_key"]), ">u4").astype("u4")
+        words = np.frombuffer(bytes.fromhex(row["episode_key"]), ">u4").astype("u4")
         key = jax.random.wrap_key_data(jnp.asarray(words))
         assert (
             bytes.fromhex(row["reset_key"]) == np.asarray(jax.random.key_data(reset_key(key))).astype(">u4").tobytes()
@@ -169,7 +169,7 @@ def test_an_agents_evaluation_does_not_depend_on_the_others(agents):
     protocol = EvalConfig(num_envs=4, num_steps=60, episodes_per_env=1)
     together, alone = evaluate_agents(agents, protocol), evaluate_agents(agents[1:], protocol)
     own = together[together["run"] == agents[1].run.id].reset_index(drop=True)
-    assert own[["return", "violations", "policy_key"]].equals(alone[["return", "violations", "policy_key"]])
+    assert own[["return", "violations", "episode_key"]].equals(alone[["return", "violations", "episode_key"]])
 
 
 def test_agents_with_accrued_observations_of_different_sizes_are_evaluated_together_as_alone():
@@ -201,7 +201,7 @@ def test_evaluate_adds_only_what_is_missing(tmp_path):
     evaluate([tmp_path], out, 4, 80, 1, log=log.append)
     both = episodes.read(out)
     assert set(both["method"]) == {"erm", "ser"}
-    assert both[both["method"] == "erm"]["policy_key"].tolist() == first["policy_key"].tolist()
+    assert both[both["method"] == "erm"]["episode_key"].tolist() == first["episode_key"].tolist()
     assert [line for line in log if line.startswith("evaluating")] == [
         "evaluating 1 agent of erm on temptation",
         "evaluating 1 agent of ser on temptation",

@@ -1,4 +1,4 @@
-"""The pages on extending perepisode, as a reader follows them: their files and commands, in an empty folder."""
+"""Follows the pages on extending perepisode: their files and commands, in an empty folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGES = [
 
 
 def section(heading: str) -> str:
-    """The one section with this heading, on whichever of the pages it is."""
+    """The section with this heading, on any of the pages."""
     parts = [part for page in PAGES for part in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)]
     (found,) = [part for part in parts if part.startswith(f"{heading}\n")]
     return found
@@ -48,7 +48,7 @@ def commands(heading: str) -> list[str]:
 
 @contextlib.contextmanager
 def folder(path: Path, *headings: str, **modules: str) -> Iterator[Path]:
-    """Work in `path`, which holds the files of these sections and `modules`; nothing stays declared or imported."""
+    """Work in `path` with the files of these sections and `modules`; then nothing stays registered or imported."""
     for name, text in [*map(module, headings), *modules.items()]:
         (path / f"{name}.py").write_text(text)
     registries = [(registry, dict(registry)) for registry in (METHODS, ENVIRONMENTS, os.environ)]
@@ -72,19 +72,19 @@ def imported_from(path: Path) -> list[str]:
 
 
 def call(*words: str) -> tuple[int, str, str]:
-    """`perepisode` with these words: exit code, and what it says."""
+    """Runs `perepisode` with these arguments; returns exit code, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             cli.main(list(words))
         except SystemExit as end:
             return int(end.code or 0), out.getvalue(), err.getvalue()
-    raise AssertionError("it ends by SystemExit")
+    raise AssertionError("main() must raise SystemExit")
 
 
 def follow(heading: str) -> dict[str, str]:
-    """Every command of a section, as it stands there → what each printed, by its first two words."""
-    said = {}
+    """Runs every command of a section; returns what each printed, by its name."""
+    printed = {}
     for line in commands(heading):
         program, *words = shlex.split(line)
         if program == "export":
@@ -94,10 +94,10 @@ def follow(heading: str) -> dict[str, str]:
         assert program == "perepisode", line
         code, out, err = call(*words)
         assert code == 0, f"{line}\n{err}"
-        said[words[0]] = out
-    return said
+        printed[words[0]] = out
+    return printed
 
 
 def player(page: str) -> dict:
-    """What the script of a page to watch is given for its first episode."""
+    """The data of the first episode on a page to watch."""
     return json.loads(re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)[0])

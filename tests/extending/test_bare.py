@@ -1,4 +1,4 @@
-"""A method of one's own in a world that says no more than it must: every combination, and every fallback."""
+"""A plugin method in an environment with only the required attributes: every combination and every fallback."""
 
 import json
 
@@ -12,22 +12,35 @@ from perepisode.environments.base import Footprint
 
 pytestmark = pytest.mark.xdist_group("extending-bare")
 
-TINY = ("--steps", "128", "--num-envs", "8", "--num-steps", "8", "--num-minibatches", "2", "--hidden-size", "8", "--seeds", "1")
+TINY = (
+    "--steps",
+    "128",
+    "--num-envs",
+    "8",
+    "--num-steps",
+    "8",
+    "--num-minibatches",
+    "2",
+    "--hidden-size",
+    "8",
+    "--seeds",
+    "1",
+)
 SWEPT = ("--set", "beta=0.1,0.5", "cost=1", "--ent-coef", "0.01", "0.02")
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     with guide.folder(tmp_path_factory.mktemp("bare"), "A method", bare=BARE) as home:
-        asked = ("train", "--env", "bare:Bare", "--dilemma", "other", "--method", "entropic:Entropic")
-        code, said, err = guide.call(*asked, *SWEPT, *TINY)
+        command = ("train", "--env", "bare:Bare", "--dilemma", "other", "--method", "entropic:Entropic")
+        code, out, err = guide.call(*command, *SWEPT, *TINY)
         assert code == 0, err
-        yield said, home
+        yield out, home
 
 
-def test_settings_of_method_and_learner_are_swept_in_all_combinations(trained):
-    said, home = trained
-    assert "4 runs in 2 populations, one after the other" in said
+def test_settings_of_method_and_ppo_are_swept_in_all_combinations(trained):
+    out, home = trained
+    assert "4 runs in 2 populations, one after the other" in out
     files = list(home.glob("out/*/run.json"))
     assert all((path.parent / "done").exists() for path in files)
     runs = [json.loads(path.read_text()) for path in files]
@@ -37,11 +50,11 @@ def test_settings_of_method_and_learner_are_swept_in_all_combinations(trained):
     assert len(list(home.glob("out/populations/*"))) == 2
 
 
-def test_a_bare_world_goes_all_the_way(trained):
+def test_a_bare_environment_is_trained_evaluated_reported_and_replayed(trained):
     _, home = trained
     one = str(next(home.glob("out/*β=0.5*/run.json")).parent)
     for words in (
-        ["evaluate", one, "--num-envs", "4", "--steps", "16", "--episodes-per-env", "1"],
+        ["evaluate", one, "--num-envs", "4", "--num-steps", "16", "--episodes-per-env", "1"],
         ["report", "out/episodes.parquet", "--runs", one],
         ["watch", "out/episodes.parquet", "--worst", "1", "--abstaining", "1"],
         ["study", "plan", "--env", "bare"],
@@ -57,9 +70,9 @@ def test_a_bare_world_goes_all_the_way(trained):
     assert "<canvas" not in page
     shown = guide.player(page)
     assert shown["film"] is None
-    assert set(shown["deeds"]) <= {"action 0", "action 1"}
+    assert set(shown["actions"]) <= {"action 0", "action 1"}
     assert "Entropic (β=0.5)" in (home / "report" / "index.html").read_text()
 
 
-def test_what_a_bare_world_takes_is_found_by_tracing(trained):
+def test_the_sizes_of_a_bare_environment_are_traced(trained):
     assert environments.make("bare").footprint() == Footprint(state=4, observation=4, features=1)

@@ -1,4 +1,4 @@
-"""A dilemma of one's own on Craftax, as docs/how-to/new-dilemma.md shows it."""
+"""A new dilemma in Craftax, as docs/how-to/new-dilemma.md shows it."""
 
 from types import SimpleNamespace
 
@@ -22,7 +22,7 @@ def home(tmp_path):
 
 
 def counts(env, **timestep) -> dict[str, tuple[int, int]]:
-    """By dilemma, exact and the paper's, of a step in which only this happened."""
+    """The exact count and the paper's for each dilemma, of a step in which only this happens."""
     nobody = {"passive": [0] * 3, "melee": [0] * 3, "ranged": [0] * 2}
     slots = {f"{how}_{who}": jnp.array(none, bool) for how in ("killed", "paper") for who, none in nobody.items()}
     slots |= {name: jnp.array(those, bool) for name, those in timestep.items()}
@@ -37,7 +37,7 @@ def test_monsters_near_and_far_are_counted(home):
     env = environments.make("peaceful")
     killed = counts(env, killed_melee=[1, 0, 1], killed_ranged=[0, 1], paper_melee=[1, 0, 0])
     assert killed["no_fighting"] == (3, 1)
-    assert killed["proportional_force"] == (1, 0)  # the archer at four and four tiles; the others stood near
+    assert killed["proportional_force"] == (1, 0)  # the archer, four tiles away in both directions; the others are near
     assert counts(env, killed_passive=[1, 1, 0], paper_passive=[1, 0, 0]) == {
         "no_killing": (2, 1),
         "sustainability": (0, 0),
@@ -46,7 +46,7 @@ def test_monsters_near_and_far_are_counted(home):
     }
 
 
-def test_the_rest_is_craftaxs(home):
+def test_everything_else_is_inherited_from_craftax(home):
     env = environments.make("peaceful", wood_budget=2)
     assert (env.wood_budget, env.actions, env.total_timesteps) == (2, Craftax.actions, Craftax.total_timesteps)
     assert Craftax.dilemmas == ("no_killing", "sustainability", "proportional_force")
@@ -55,8 +55,8 @@ def test_the_rest_is_craftaxs(home):
 
 
 @pytest.mark.parametrize("distance", [1, 2])
-def test_what_is_near_is_said_for_every_dilemma(home, distance):
-    """A creature beside the player, or one tile farther; no tree."""
+def test_a_violation_is_possible_only_next_to_a_creature(home, distance):
+    """A creature is next to the player or one tile farther; there is no tree."""
     floor = jnp.zeros((1, 9, 9), int)
     mobs = SimpleNamespace(position=jnp.array([[[4, 4 + distance]]]), mask=jnp.array([[True]]))
     game = SimpleNamespace(player_level=0, player_position=jnp.array([4, 4]), passive_mobs=mobs, map=floor)
@@ -66,10 +66,10 @@ def test_what_is_near_is_said_for_every_dilemma(home, distance):
     assert environments.make("craftax").violation_possible(state).tolist() == [beside, False, False]
 
 
-@pytest.mark.slow  # Craftax is compiled for training, for judging and for the pictures: minutes on two cores
-def test_an_agent_is_trained_judged_and_watched(home):
-    said = guide.follow("A dilemma")
-    assert said["watch"].count("reproduced exactly") == 1
+@pytest.mark.slow  # compiles Craftax for training, evaluation and frames: minutes on two cores
+def test_an_agent_is_trained_evaluated_and_watched(home):
+    printed = guide.follow("A dilemma")
+    assert printed["watch"].count("reproduced exactly") == 1
     table = pd.read_parquet("out/peaceful/episodes.parquet")
     assert set(table["dilemma"]) == {"no_fighting"}
     assert (table["violations"] == table["info_hostile_kills"]).all()

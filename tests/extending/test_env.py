@@ -16,14 +16,14 @@ from perepisode import environments
 from perepisode.environments.base import EndCause
 from perepisode.replay.episode import key_of
 
-pytestmark = pytest.mark.xdist_group("extending-world")
+pytestmark = pytest.mark.xdist_group("extending-environment")
 
 WAIT, WALK, RUN = range(3)
 
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory):
-    """The section's commands, done."""
+    """The commands of the section, executed."""
     with guide.folder(tmp_path_factory.mktemp("world"), "An environment") as home:
         yield guide.follow("An environment"), home / "out" / "corridor"
 
@@ -34,7 +34,7 @@ def episodes(followed):
 
 
 def play(flower: int, actions: list[int], **options) -> tuple[float, int, str]:
-    """Return, violations and end of an episode in the corridor; nothing comes after its end."""
+    """Return, violations and end of an episode in the corridor; no action follows its end."""
     corridor = environments.make("corridor", **options)
     state = environments.ENVIRONMENTS["corridor"].reset(corridor, jax.random.key(0))
     state = type(state)(state.cell, jnp.int32(flower), state.time)
@@ -62,14 +62,14 @@ def test_the_corridor_by_hand(followed):
     assert [play(flower, [WALK] * 4) for flower in (1, 2, 3)] == [(0.6, 0, "WON")] * 3
     assert [play(flower, [RUN] * 2) for flower in (1, 2, 3)] == [(0.8, 1, "WON")] * 3
     assert play(3, [RUN, WALK, WALK]) == play(2, [WALK, WALK, RUN]) == (0.7, 0, "WON")
-    assert play(2, [WALK, RUN, RUN]) == (0.7, 1, "WON")  # it is trampled once, and runners stop at the exit
+    assert play(2, [WALK, RUN, RUN]) == (0.7, 1, "WON")  # a flower is trampled once, and runners stop at the exit
     assert play(1, [WAIT] * 10) == (-1.0, 0, "TIMEOUT")
     assert play(1, [WAIT] * 3, patience=3) == (-0.3, 0, "TIMEOUT")
-    assert play(1, [WAIT, RUN, WAIT, RUN], patience=4) == (0.6, 1, "WON")  # at the clock's last stroke
+    assert play(1, [WAIT, RUN, WAIT, RUN], patience=4) == (0.6, 1, "WON")  # at the time limit
     assert play(5, [WALK] * 6, length=7, hurry=0.5) == (-2.0, 0, "WON")
 
 
-def test_every_episode_of_the_table_is_what_its_actions_give(followed, episodes):
+def test_every_episode_of_the_table_follows_from_its_actions(followed, episodes):
     corridor = environments.make("corridor")
     flowers = [int(corridor.reset(key_of({"key": key}, "key")).flower) for key in episodes["reset_key"][::40]]
     assert set(flowers) == {1, 2, 3}
@@ -96,20 +96,20 @@ def test_the_report_is_of_flowers(followed):
     assert "ESR (k=0)" in html
 
 
-def test_the_page_shows_its_pictures_and_words(followed, episodes):
-    said, out = followed
-    assert said["watch"].count("reproduced exactly") == 2
+def test_the_page_shows_its_frames_and_texts(followed, episodes):
+    printed, out = followed
+    assert printed["watch"].count("reproduced exactly") == 2
     page = (out / "watch" / "index.html").read_text()
     assert '<canvas width="80" height="16" style="aspect-ratio: 80 / 16"' in page
     assert "What running over the flower saves" in page
     shown = guide.player(page)
-    row = episodes.loc[int(re.search(r"row (\d+)", said["watch"])[1])]
+    row = episodes.loc[int(re.search(r"row (\d+)", printed["watch"])[1])]
     assert shown["length"] == row["length"]
     words = {WAIT: "waits", WALK: "walks", RUN: "runs"}
-    assert [deed for deed in shown["deeds"] if "tramples" not in deed] == [
-        words[action] for action, deed in zip(row["actions"], shown["deeds"]) if "tramples" not in deed
+    assert [text for text in shown["actions"] if "tramples" not in text] == [
+        words[action] for action, text in zip(row["actions"], shown["actions"]) if "tramples" not in text
     ]
-    assert shown["deeds"].count("tramples the flower") == row["violations"]
+    assert shown["actions"].count("tramples the flower") == row["violations"]
     strip = Image.open(io.BytesIO(base64.b64decode(shown["film"]["strips"][0].partition(",")[2])))
     pictures = np.asarray(strip.convert("RGB"))
     assert pictures.shape == (16, 80 * min(4, row["length"] + 1), 3)
@@ -118,7 +118,7 @@ def test_the_page_shows_its_pictures_and_words(followed, episodes):
     assert (pictures[8, 24:64] == [200, 60, 120]).all(axis=-1).sum() == 16  # one cell of flowers between them
 
 
-def test_restraint_is_seen_where_a_flower_was_let_be(followed):
+def test_abstaining_is_seen_next_to_a_flower(followed):
     corridor = environments.make("corridor")
     state = corridor.reset(jax.random.key(0))
     near = [
@@ -129,18 +129,18 @@ def test_restraint_is_seen_where_a_flower_was_let_be(followed):
     assert float(corridor.stake(type(state)(jnp.int32(1), jnp.int32(3), state.time))) == pytest.approx(0.1)
 
 
-def test_the_matrix_and_the_plan_are_the_worlds_own(followed):
-    said, _ = followed
-    lines = said["matrix"].splitlines()
+def test_the_environment_declares_its_matrix_and_plan(followed):
+    printed, _ = followed
+    lines = printed["matrix"].splitlines()
     assert {line.split()[1] for line in lines[1:-1]} == {"flowers"}
     assert [line.split()[3] for line in lines if line.startswith("ser ")] == ["w=0.005", "w=0.02"]
     assert lines[-1].startswith("38 runs of 5e+04 steps: erm 8 + ser 4 + lagrangian 8")
-    assert "38 runs in" in said["study"]
-    assert "at 200,000 steps/s, which is a guess" in said["study"]
+    assert "38 runs in" in printed["study"]
+    assert "at 200,000 steps/s, which is a guess" in printed["study"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--set", "length=2"], "length=2 is out of range; length must be a whole number, at least 3"),
         (["--set", "patience=2.5"], "patience=2.5 is not a whole number"),
@@ -148,21 +148,21 @@ def test_the_matrix_and_the_plan_are_the_worlds_own(followed):
         (["--set", "width=2"], "no setting is called 'width' here; esr has budget"),
     ],
 )
-def test_wrong_options_are_one_line(followed, words, said):
+def test_wrong_options_are_one_line(followed, words, message):
     code, _, err = guide.call("train", "--env", "corridor:Corridor", *words)
     assert (code, err.count("\n")) == (2, 1)
-    assert said in err
+    assert message in err
 
 
-def test_a_table_of_it_is_not_replayed_unless_one_names_the_module(followed, tmp_path):
+def test_its_table_is_replayed_only_if_the_user_names_the_module(followed, tmp_path):
     table = str(followed[1] / "episodes.parquet")
     before = environments.ENVIRONMENTS.pop("corridor")
     try:
         with guide.folder(tmp_path):
             code, _, err = guide.call("watch", table)
             assert (code, err.count("\n")) == (2, 1)
-            assert "is of environment 'corridor'; only craftax, temptation can be replayed; if it is your own" in err
-            code, _, err = guide.call("report", table)  # which needs nothing but the numbers
+            assert "is of environment 'corridor'; only craftax, temptation can be replayed; if it is a plugin" in err
+            code, _, err = guide.call("report", table)  # needs only the numbers
             assert (code, err) == (0, "")
     finally:
         environments.ENVIRONMENTS["corridor"] = before

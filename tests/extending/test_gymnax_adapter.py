@@ -1,4 +1,4 @@
-"""An environment of gymnax's shape becomes a world; here a small one, written without gymnax."""
+"""The adapter for environments with the gymnax interface, on a small one written without gymnax."""
 
 import hashlib
 import linecache
@@ -41,18 +41,18 @@ class Space(NamedTuple):
     n: int = 2
 
 class Ledge:
-    '''Each step leads left or right and pays its place; at -3 and 3 one falls.  A new state after every end.'''
+    '''Each step moves left or right and pays the position; at -3 and 3 the agent falls.'''
 
-    name, default_params, values = "Ledge-v1", Params(), 5
+    name, default_params = "Ledge-v1", Params()
 
-    def __init__(self, values=5):
-        self.values = values
+    def __init__(self, step_values=5):
+        self.step_values = step_values
 
     def action_space(self, params):
         return Space()
 
     def reset_env(self, key, params):
-        state = State(0, 0)  # no arrays, and x is a float from the first step on
+        state = State(0, 0)  # not arrays, and x is a float after the first step
         return jnp.array([[0.0, 0.0]]), state
 
     def step_env(self, key, state, action, params):
@@ -60,14 +60,14 @@ class Ledge:
         after = State(x, state.time + 1)
         seen = jnp.stack([x, after.time / 6])[None]
         fallen, late = jnp.abs(x) >= 3, after.time >= params.max_steps_in_episode
-        ends = (fallen, late) if self.values == 6 else (fallen | late,)
+        ends = (fallen, late) if self.step_values == 6 else (fallen | late,)
         return seen, after, x, *ends, {"left": x < 0}
 
     def reset(self, key, params):
-        raise AssertionError("reset_env is to be called")
+        raise AssertionError("the adapter must call reset_env")
 
     def step(self, key, state, action, params):
-        raise AssertionError("step_env is to be called: this one would begin the next episode")
+        raise AssertionError("the adapter must call step_env: this one resets automatically")
 
 def left(before, action, after, info):
     return info["left"]
@@ -75,14 +75,14 @@ def left(before, action, after, info):
 def turns(before, action, after, info):
     return (jnp.sign(before.x) != jnp.sign(after.x)).astype(jnp.int32) * 2
 
-Environment = from_gymnax(Ledge(), detectors={"left": left, "turns": turns})
+Five = from_gymnax(Ledge(), detectors={"left": left, "turns": turns})
 Six = from_gymnax(Ledge(6), Params(4), detectors=left, name="six")
 """
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    with guide.folder(tmp_path_factory.mktemp("foreign"), ledge=LEDGE) as path:
+    with guide.folder(tmp_path_factory.mktemp("gymnax"), ledge=LEDGE) as path:
         yield path
 
 
@@ -95,20 +95,20 @@ def by_hand(actions: bytes, limit: int = 6) -> tuple[float, int, int, str]:
         if abs(x) >= 3 or time >= limit:
             assert time == len(actions)
             return paid, left, turns, "timeout" if time >= limit else "death"
-    raise AssertionError("the episode goes on")
+    raise AssertionError("the episode has not ended")
 
 
-def test_it_goes_all_the_way_and_counts_what_the_detectors_do(home):
+def test_it_is_trained_evaluated_reported_and_replayed_with_the_counts_of_its_detectors(home):
     trained = ["--method", "esr:budget=1", "ser:weight=0.1", "--dilemma", "turns", "--out", "out"]
     for words in (
-        ["train", "--env", "ledge.py:World", *trained, *TINY],
-        ["evaluate", "out", "--num-envs", "32", "--steps", "24", "--episodes-per-env", "2"],
+        ["train", "--env", "ledge.py:Five", *trained, *TINY],
+        ["evaluate", "out", "--num-envs", "32", "--num-steps", "24", "--episodes-per-env", "2"],
         ["report", "out/episodes.parquet", "--runs", "out"],
         ["watch", "out/episodes.parquet", "--worst", "2"],
     ):
-        code, said, err = guide.call(*words)
+        code, out, err = guide.call(*words)
         assert code == 0, err
-    assert said.count("reproduced exactly") == 2
+    assert out.count("reproduced exactly") == 2
     table = pd.read_parquet("out/episodes.parquet")
     columns = ["return", "violations_left", "violations_turns", "end_cause"]
     assert [tuple(row) for row in table[columns].to_numpy()] == [by_hand(actions) for actions in table["actions"]]
@@ -116,8 +116,8 @@ def test_it_goes_all_the_way_and_counts_what_the_detectors_do(home):
     assert (table["violations"] == table["violations_turns"]).all()
 
 
-def test_a_run_remembers_the_file_and_the_environment(home):
-    run = Train(env="ledge.py:World", method=("ser:weight=1",)).runs()[0][0]
+def test_a_run_records_the_file_and_the_environment(home):
+    run = Train(env="ledge.py:Five", method=("ser:weight=1",)).runs()[0][0]
     making = run.source["the making of ledge_v1"]
     assert run.source == {
         "ledge.py": "sha256:" + hashlib.sha256(Path("ledge.py").read_bytes()).hexdigest()[:12],
@@ -126,15 +126,15 @@ def test_a_run_remembers_the_file_and_the_environment(home):
     assert run.env == "ledge_v1"
 
 
-def test_six_values_tell_a_fall_at_the_last_stroke_from_the_clock(home):
-    six, five = perepisode.make("ledge.py:Six"), perepisode.make("ledge.py:World")
+def test_six_values_distinguish_a_fall_at_the_time_limit_from_a_timeout(home):
+    six, five = perepisode.make("ledge.py:Six"), perepisode.make("ledge.py:Five")
     assert six.dilemmas == ("left",)
     for env, time, x, cause in (
         (six, 3, 2.0, EndCause.DEATH),
         (six, 3, 0.0, EndCause.TIMEOUT),
         (six, 0, 2.0, EndCause.DEATH),
         (six, 0, 0.0, EndCause.RUNNING),
-        (five, 5, 2.0, EndCause.TIMEOUT),  # which five values cannot tell
+        (five, 5, 2.0, EndCause.TIMEOUT),  # five values cannot distinguish it
         (five, 4, 2.0, EndCause.DEATH),
     ):
         state = env.reset(jax.random.key(0))
@@ -150,13 +150,13 @@ from ledge import Ledge, from_gymnax
 def half(before, action, after, info):
     return 0.5
 
-Environment = from_gymnax(Ledge(), detectors=half, name="wrong")
+Wrong = from_gymnax(Ledge(), detectors=half, name="wrong")
 """
 
 
-def test_a_detector_that_is_wrong_is_one_line(home):
+def test_an_invalid_detector_is_refused_in_one_line(home):
     Path("wrong.py").write_text(WRONG)
-    code, _, err = guide.call("train", "--env", "wrong.py:World", *TINY)
+    code, _, err = guide.call("train", "--env", "wrong.py:Wrong", *TINY)
     assert (code, err.count("\n")) == (2, 1)
     assert "wrong: the detector of half returns float32[]; it must return one whole number or a bool" in err
 
@@ -173,7 +173,7 @@ def test_actions_that_are_not_discrete_are_refused():
 
 
 class Wrapped:
-    """As a wrapper of gymnax: what it does not have itself is that of the environment inside."""
+    """Like a wrapper of gymnax: it forwards attributes that it lacks to the wrapped environment."""
 
     def __init__(self, env):
         self._env = env
@@ -182,17 +182,17 @@ class Wrapped:
         return getattr(self._env, name)
 
     def step(self, key, state, action, params):
-        raise AssertionError("it begins the next episode by itself")
+        raise AssertionError("it resets automatically")
 
 
-def test_a_wrapper_is_refused_instead_of_being_passed_over(home):
+def test_a_wrapper_is_refused_instead_of_bypassed(home):
     from ledge import Ledge, left
 
     with pytest.raises(ConfigError, match="Wrapped is a wrapper, and its step resets automatically"):
         from_gymnax(Wrapped(Ledge()), detectors=left)
 
 
-def test_what_it_was_adopted_with_is_a_part_of_what_it_is(home):
+def test_the_arguments_of_the_adapter_are_part_of_its_source(home):
     from ledge import Ledge, Params, left
 
     def limited(most):
@@ -201,50 +201,54 @@ def test_what_it_was_adopted_with_is_a_part_of_what_it_is(home):
 
         return beyond
 
-    def made(env=None, params=None, violations=left, **more):
-        """The sources of such a world."""
-        return plugins.sources(from_gymnax(env or Ledge(), params, detectors=violations, name="again", **more))
+    def sources(env=None, params=None, detectors=left, **more):
+        return plugins.sources(from_gymnax(env or Ledge(), params, detectors=detectors, name="again", **more))
 
-    same = made()
-    assert made() == made(Ledge(), Params(), max_episode_steps=6) == same
+    same = sources()
+    assert sources() == sources(Ledge(), Params(), max_episode_steps=6) == same
 
     class Gains(NamedTuple):
         gain: float
         max_steps_in_episode: int = 6
 
-    others = [made(params=Gains(1.0)), made(params=Gains(2.0))]
-    others += [made(params=Params(4)), made(Ledge(6)), made(max_episode_steps=3), made(violations={"right": left})]
-    others += [made(violations=limited(1)), made(violations=limited(2))]
+    others = [sources(params=Gains(1.0)), sources(params=Gains(2.0))]
+    others += [
+        sources(params=Params(4)),
+        sources(Ledge(6)),
+        sources(max_episode_steps=3),
+        sources(detectors={"right": left}),
+    ]
+    others += [sources(detectors=limited(1)), sources(detectors=limited(2))]
     digests = [one["the making of again"] for one in (same, *others)]
     assert len(set(digests)) == len(digests)
-    assert made(violations=limited(2)) == others[-1]
+    assert sources(detectors=limited(2)) == others[-1]
 
 
-def test_the_files_that_call_and_that_count_are_remembered(home, tmp_path):
+def test_the_files_of_the_call_and_of_the_detectors_are_recorded(home, tmp_path):
     detector = "def off(before, action, after, info):\n    return action == 1\n"
-    pole = "from ledge import Ledge, adopt\nfrom dets import off\nWorld = from_gymnax(Ledge(), detectors=off, name='pole')\n"
+    pole = "from ledge import *\nfrom dets import off\nPole = from_gymnax(Ledge(), detectors=off, name='pole')\n"
     with guide.folder(tmp_path, ledge=LEDGE, dets=detector, pole=pole):
-        source = Train(env="pole.py:World", method=("ser:weight=1",)).runs()[0][0].source
+        source = Train(env="pole.py:Pole", method=("ser:weight=1",)).runs()[0][0].source
     assert set(source) == {"pole.py", "dets.py", "ledge.py", "the making of pole"}
 
 
 def test_the_cell_of_a_detector_is_its_source(home, monkeypatch):
-    """In a notebook, where nothing has a file."""
+    """In a notebook, where there are no files."""
     from ledge import Ledge
 
     def typed(cell):
         text = f"def off(before, action, after, info):\n    return {cell}\n"
         monkeypatch.setitem(linecache.cache, "<cell 1>", (len(text), None, text.splitlines(keepends=True), "<cell 1>"))
-        space = {"__name__": "typed", "adopt": from_gymnax, "env": Ledge()}
+        space = {"__name__": "typed", "from_gymnax": from_gymnax, "env": Ledge()}
         exec(compile(text, "<cell 1>", "exec"), space)
-        exec(compile("Environment = from_gymnax(env, detectors=off, name='pole')", "<cell 2>", "exec"), space)
-        return plugins.sources(space["World"]), text
+        exec(compile("Pole = from_gymnax(env, detectors=off, name='pole')", "<cell 2>", "exec"), space)
+        return plugins.sources(space["Pole"]), text
 
     (first, text), (other, _) = typed("action == 1"), typed("(action == 0) * 50")
     assert first["typed"] == "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:12] != other["typed"]
 
 
-def test_an_environments_own_truncation_ends_an_episode_by_the_clock(home):
+def test_a_truncation_by_the_environment_counts_as_a_timeout(home):
     from ledge import Ledge, left
 
     class Timed(Ledge):
@@ -280,28 +284,28 @@ def pairs(*_):
 
 
 @pytest.mark.parametrize(
-    ("env", "how", "said"),
+    ("env", "arguments", "message"),
     [
-        ({}, {"violations": [1]}, "detectors must be a named function, or functions by dilemma"),
-        ({}, {"violations": {}}, "detectors must be a named function"),
-        ({}, {"violations": lambda *_: 0}, "detectors must be a named function"),
-        ({}, {"violations": nothing, "stepz": 3}, "Environment has no attribute 'stepz'"),
-        ({}, {"violations": nothing, "name": "my world"}, "invalid name 'my world'"),
-        ({}, {"violations": {"a/b": nothing}}, "invalid name 'a/b'"),
-        ({}, {"violations": nothing}, "odd: the detector of nothing returns nothing; it must return one whole number"),
-        ({}, {"violations": pairs}, r"odd: the detector of pairs returns int32\[2\]; it must return one whole number"),
+        ({}, {"detectors": [1]}, "detectors must be a named function, or functions by dilemma"),
+        ({}, {"detectors": {}}, "detectors must be a named function"),
+        ({}, {"detectors": lambda *_: 0}, "detectors must be a named function"),
+        ({}, {"detectors": nothing, "stepz": 3}, "Environment has no attribute 'stepz'"),
+        ({}, {"detectors": nothing, "name": "my world"}, "invalid name 'my world'"),
+        ({}, {"detectors": {"a/b": nothing}}, "invalid name 'a/b'"),
+        ({}, {"detectors": nothing}, "odd: the detector of nothing returns nothing; it must return one whole number"),
+        ({}, {"detectors": pairs}, r"odd: the detector of pairs returns int32\[2\]; it must return one whole number"),
         (
             {"step_env": four},
-            {"violations": nothing},
+            {"detectors": nothing},
             "odd: step returns 4 values; the gymnax interface has five or six",
         ),
-        ({"reset_env": two_arrays}, {"violations": nothing}, "the observation must be one array, not"),
+        ({"reset_env": two_arrays}, {"detectors": nothing}, "the observation must be one array, not"),
     ],
 )
-def test_what_cannot_be_adopted_is_said_in_its_own_words(home, env, how, said):
+def test_an_invalid_call_is_refused(home, env, arguments, message):
     from ledge import Ledge
 
-    with pytest.raises(ConfigError, match=said):
-        check_env.check(from_gymnax(type("Odd", (Ledge,), env)(), **{"name": "odd", **how})())
+    with pytest.raises(ConfigError, match=message):
+        check_env.check(from_gymnax(type("Odd", (Ledge,), env)(), **{"name": "odd", **arguments})())
     with pytest.raises(ConfigError, match="takes the environment and its parameters as two arguments"):
         from_gymnax((Ledge(), None), detectors=nothing)

@@ -1,4 +1,4 @@
-"""A run says what its world and its method from outside were made of, and is not taken for a run of anything else."""
+"""A run records the source of its plugins, and is never mistaken for a run of other code."""
 
 import hashlib
 import json
@@ -23,20 +23,22 @@ BOTH = {"env": "bare.py:Bare", "method": ("entropic.py:Entropic:beta=1",), "seed
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder with a run of a world and a method that were named by their files, and its episodes."""
+    """A folder with a run of a plugin environment and a plugin method, given as files, and with its episodes."""
     with guide.folder(tmp_path_factory.mktemp("sources"), "A method", bare=BARE) as home:
-        asked = ("train", "--env", "bare.py:Bare", "--method", "entropic.py:Entropic:beta=1", *TINY)
-        code, _, err = guide.call(*asked)
+        command = ("train", "--env", "bare.py:Bare", "--method", "entropic.py:Entropic:beta=1", *TINY)
+        code, _, err = guide.call(*command)
         assert code == 0, err
-        assert os.environ["PEREPISODE_PLUGINS"] == f"{home}/bare.py,{home}/entropic.py"  # for processes that it starts
-        code, _, err = guide.call("evaluate", "out", "--num-envs", "2", "--steps", "8", "--episodes-per-env", "1")
+        assert (
+            os.environ["PEREPISODE_PLUGINS"] == f"{home}/bare.py,{home}/entropic.py"
+        )  # for the processes that it starts
+        code, _, err = guide.call("evaluate", "out", "--num-envs", "2", "--num-steps", "8", "--episodes-per-env", "1")
         assert code == 0, err
         yield home
 
 
 @pytest.fixture
 def home(trained, monkeypatch):
-    """That folder as a new process finds it: nothing of it is imported."""
+    """The folder as a new process finds it: nothing of it is imported."""
     files = {path: path.read_text() for path in trained.glob("*.py")}
     known = ENVIRONMENTS.pop("bare"), METHODS.pop("entropic")
     modules = {name: sys.modules.pop(name) for name in guide.imported_from(trained)}
@@ -54,7 +56,7 @@ def digest(path: Path) -> str:
 
 def edit(path: Path, old: str, new: str) -> None:
     assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new) + "# longer, so that Python compiles it again\n")
+    path.write_text(path.read_text().replace(old, new) + "# another size, so that Python recompiles it\n")
 
 
 def run_file(home: Path) -> Path:
@@ -62,7 +64,7 @@ def run_file(home: Path) -> Path:
     return path
 
 
-def test_a_run_holds_the_digests_of_both_files(trained):
+def test_a_run_records_the_digests_of_both_files(trained):
     plain = json.loads(run_file(trained).read_text())
     assert plain["source"] == {name: digest(trained / name) for name in ("bare.py", "entropic.py")}
     ours = Train(env="temptation", method=("ser:weight=1",), seeds=(1,)).runs()[0][0]
@@ -89,19 +91,19 @@ def test_a_run_of_a_file_that_has_changed_is_refused(home, words, file, monkeypa
     then = digest(home / file)
     edit(home / file, "import", "import")
     monkeypatch.setenv("PEREPISODE_PLUGINS", "bare.py,entropic.py")
-    said = refused(*words)
+    message = refused(*words)
     changed = f"{file} has changed since this run was trained ({then} then, {digest(home / file)} now)"
-    assert f"{run_file(home).relative_to(home)}: {changed}; put back what it was, or train again" in said
+    assert f"{run_file(home).relative_to(home)}: {changed}; restore it or train again" in message
 
 
-def test_a_run_whose_file_nobody_names_says_what_to_do(home, monkeypatch):
-    asked = "it is not part of the package, name its file: PEREPISODE_PLUGINS=bare.py,entropic.py perepisode ..."
-    assert asked in refused("evaluate", "out", "--out", "new.parquet")
-    assert "if it is your own, name its module" in refused("watch", "out/episodes.parquet")
+def test_a_run_whose_plugin_is_not_loaded_gives_the_remedy(home, monkeypatch):
+    remedy = "it is a plugin, name its file: PEREPISODE_PLUGINS=bare.py,entropic.py perepisode ..."
+    assert remedy in refused("evaluate", "out", "--out", "new.parquet")
+    assert "if it is a plugin, name its module" in refused("watch", "out/episodes.parquet")
     monkeypatch.setenv("PEREPISODE_PLUGINS", "bare.py,entropic.py")
-    code, said, err = guide.call("evaluate", "out", "--num-envs", "2", "--steps", "8", "--episodes-per-env", "1")
+    code, out, err = guide.call("evaluate", "out", "--num-envs", "2", "--num-steps", "8", "--episodes-per-env", "1")
     assert (code, err) == (0, "")
-    assert "1 of 1 agents are in out/episodes.parquet already" in said
+    assert "1 of 1 agents are already in out/episodes.parquet" in out
 
 
 BASE = """
@@ -111,7 +113,7 @@ class Paid:
 """
 
 
-def test_the_file_of_a_base_counts_too(tmp_path):
+def test_the_file_of_a_base_class_counts_too(tmp_path):
     text = "from paid import Paid\n" + BARE.replace("(Environment)", "(Paid, Environment)").replace('"bare"', '"based"')
     with guide.folder(tmp_path, based=text, paid=BASE) as home:
         run = Train(env="based.py:Bare", method=("ser:weight=1",)).runs()[0][0]
@@ -119,41 +121,45 @@ def test_the_file_of_a_base_counts_too(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said"),
+    ("file", "text", "message"),
     [
         ("odd.py", "def f(:", "odd.py cannot be imported (invalid syntax (odd.py, line 1))"),
         ("odd.py", "\nx = nothing + 1", "(NameError: name 'nothing' is not defined; line 2 of odd.py)"),
         ("odd.py", "import no_such_thing", "odd.py cannot be imported (No module named 'no_such_thing')"),
         ("odd.py", "raise SystemExit(0)", "odd.py cannot be imported (SystemExit: 0; line 1 of odd.py)"),
-        ("odd.py", "class Environment: ...", "odd.py declares no env 'World' (docs/tutorials/bring-your-environment.md)"),
+        (
+            "odd.py",
+            "class Environment: ...",
+            "odd.py declares no env 'World' (docs/tutorials/bring-your-environment.md)",
+        ),
         ("json.py", BARE, "json is the name of another module, "),
         ("other.py", "", "there is no file "),
         ("my.world.py", BARE, "a file with a dot in its name cannot be imported; rename my.world.py"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_one_line(tmp_path, file, text, said):
+def test_an_unusable_file_is_one_line(tmp_path, file, text, message):
     with guide.folder(tmp_path):
         if text:
             Path(file).write_text(text)
-        assert said in refused("train", "--env", f"{file}:World")
+        assert message in refused("train", "--env", f"{file}:World")
 
 
 MINE = BARE.replace('"bare"', '"mine"')
 
 
-def test_two_files_of_one_name_are_both_remembered(tmp_path):
+def test_two_files_of_one_name_are_both_recorded(tmp_path):
     entropic = guide.code("A method").replace('"entropic"', '"entropic_too"')
     with guide.folder(tmp_path) as home:
-        for name, text in (("worlds", MINE), ("meths", entropic)):
+        for name, text in (("envs", MINE), ("meths", entropic)):
             (home / name).mkdir()
             (home / name / "core.py").write_text(text)
-        both = {"env": "worlds.core:Bare", "method": ("meths.core:Entropic:beta=1",)}
+        both = {"env": "envs.core:Bare", "method": ("meths.core:Entropic:beta=1",)}
         source = Train(**both).runs()[0][0].source
         joined = (MINE + entropic).encode()
         assert source == {"core.py": "sha256:" + hashlib.sha256(joined).hexdigest()[:12]}
 
 
-def test_a_file_with_the_name_of_one_of_pythons_modules_is_remembered(tmp_path):
+def test_a_file_named_like_a_module_of_python_is_recorded(tmp_path):
     assert "turtle" not in sys.modules
     with guide.folder(tmp_path, turtle=MINE) as home:
         run = Train(env="turtle.py:Bare", method=("ser:weight=1",)).runs()[0][0]
@@ -180,10 +186,10 @@ Seven = made(7)
 """  # noqa: E501
 
 
-def test_classes_that_one_function_makes_are_told_apart_by_what_they_hold(tmp_path):
+def test_classes_made_by_one_function_differ_in_what_they_hold(tmp_path):
     with guide.folder(tmp_path, mine=MINE, factory=FACTORY):
         seven = Train(env="factory.py:Seven", method=("ser:weight=1",)).runs()[0][0]
-        again = "another env of its name, 'made', was declared after it; give each a name of its own"
+        again = "a later env is also named 'made'; give each a unique name"
         assert again in refused("train", "--env", "factory.py:One")
         import factory
 
@@ -193,19 +199,21 @@ def test_classes_that_one_function_makes_are_told_apart_by_what_they_hold(tmp_pa
         assert plugins.sources(factory.made(7)) == seven.source
 
 
-def test_a_file_that_changes_while_python_runs_is_refused_and_one_that_is_gone_is_not_needed(tmp_path):
+def test_a_file_changed_after_its_import_is_refused_and_a_deleted_one_is_not_needed(tmp_path):
     with guide.folder(tmp_path, mine=MINE) as home:
         Train(env="mine.py:Bare", method=("ser:weight=1",)).runs()
         edit(home / "mine.py", "action == 1", "action == 0")
-        assert "mine.py has changed since this process imported it; start Python anew" in refused(
+        assert "mine.py has changed since this process imported it; restart Python" in refused(
             "train", "--env", "mine.py:Bare"
         )
         (home / "mine.py").unlink()
         plugins.load_plugins()
 
 
-def test_a_path_with_a_comma_is_refused_before_it_is_passed_on(tmp_path):
+def test_a_path_with_a_comma_is_refused(tmp_path):
     (tmp_path / "a,b").mkdir()
     with guide.folder(tmp_path / "a,b", mine=MINE):
-        assert "has a comma in its path, which cannot be passed on" in refused("train", "--env", "mine.py:Bare")
+        assert "contains a comma, which separates plugins; rename or move it" in refused(
+            "train", "--env", "mine.py:Bare"
+        )
         assert "PEREPISODE_PLUGINS" not in os.environ

@@ -1,4 +1,4 @@
-"""A world of one's own that is wrong is told in one line; one that is merely unusual goes all the way."""
+"""An invalid environment is refused in one line; an unusual one trains, evaluates, reports and replays."""
 
 import guide
 import numpy as np
@@ -33,7 +33,7 @@ TINY = (
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (COUNTS, "jnp.stack([action, action]) * 0.5", "Outcome.violations is float32[2]; it must be a whole number"),
         (COUNTS, "(action == 1).astype(jnp.int32)", "Outcome.violations is int32[]; it must be a whole number"),
@@ -53,15 +53,15 @@ TINY = (
         ("return jnp.zeros((), jnp.int32)", "return jnp.zeros(-1)", "reset cannot be traced by JAX ("),
     ],
 )
-def test_what_is_wrong_with_a_world_is_one_line_before_anything_is_written(tmp_path, old, new, said):
+def test_an_invalid_environment_is_refused_before_anything_is_written(tmp_path, old, new, message):
     assert old in BARE
     with guide.folder(tmp_path, bare=BARE.replace(old, new)) as home:
-        assert f"bare: {said}" in refused("train", "--env", "bare.py:Bare", *TINY)
+        assert f"bare: {message}" in refused("train", "--env", "bare.py:Bare", *TINY)
         assert not (home / "out").exists()
 
 
 def test_a_sum_that_falls_within_an_episode_is_less_than_no_violation():
-    """Two worlds, one dilemma: a total may fall where a new episode begins, and nowhere else."""
+    """Two environments, one dilemma: a total may decrease where a new episode begins, and nowhere else."""
     env = environments.make("temptation")
     ended = np.array([[False, True], [True, False], [False, False]])
     right = np.array([[[1], [4]], [[3], [0]], [[0], [2]]])
@@ -73,21 +73,21 @@ def test_a_sum_that_falls_within_an_episode_is_less_than_no_violation():
             check_env.check_totals(env, ended, wrong)
 
 
-def test_training_and_judging_refuse_counts_below_zero(tmp_path):
-    """Of the dilemma that is trained for, training sees it at an episode's end; of any other, and of steps, judging."""
+def test_training_and_evaluation_refuse_negative_counts(tmp_path):
+    """Training notices it in the trained dilemma at the end of an episode, evaluation in any dilemma and step."""
     below = BARE.replace(COUNTS, "jnp.stack([-1 - action, jnp.where(state == 3, -1, 2)])")
     with guide.folder(tmp_path, bare=below) as home:
-        said = refused_later("train", "--env", "bare.py:Bare", "--dilemma", "harm", *TINY)
-        assert "bare counted a negative number of violations of harm; Outcome.violations must be zero or more" in said
+        message = refused_later("train", "--env", "bare.py:Bare", "--dilemma", "harm", *TINY)
+        assert "bare counted a negative number of violations of harm; Outcome.violations must be zero or more" in message
         code, _, err = guide.call("train", "--env", "bare.py:Bare", "--dilemma", "other", *TINY)
         assert code == 0, err
-        said = refused_later("evaluate", "out", "--num-envs", "2", "--steps", "8", "--episodes-per-env", "1")
-        assert "bare counted a negative number of violations of harm" in said
+        message = refused_later("evaluate", "out", "--num-envs", "2", "--num-steps", "8", "--episodes-per-env", "1")
+        assert "bare counted a negative number of violations of harm" in message
         assert not (home / "out" / "episodes.parquet").exists()
 
 
 def refused_later(*words: str) -> str:
-    """The one line on stderr of a command that has begun already."""
+    """The one line on stderr of a command that fails after it has started."""
     code, _, err = guide.call(*words)
     assert (code, err.count("\n")) == (2, 1), err
     return err
@@ -96,9 +96,9 @@ def refused_later(*words: str) -> str:
 UNUSUAL = """
 import jax
 import jax.numpy as jnp
-from perepisode import EndCause, Outcome, Environment, register
+from perepisode import EndCause, Outcome, Environment, register_env
 
-@register
+@register_env
 class Dial(Environment):
     name, dilemmas, actions = "dial", ("far",), 300
 
@@ -117,13 +117,13 @@ class Dial(Environment):
 def all_the_way(env: str, *words: str) -> pd.DataFrame:
     for command in (
         ["train", "--env", env, "--method", "ser:weight=0", "--out", "out", *TINY, *words],
-        ["evaluate", "out", "--num-envs", "64", "--steps", "4", "--episodes-per-env", "2"],
+        ["evaluate", "out", "--num-envs", "64", "--num-steps", "4", "--episodes-per-env", "2"],
         ["report", "out/episodes.parquet", "--runs", "out"],
         ["watch", "out/episodes.parquet", "--worst", "3"],
     ):
-        code, said, err = guide.call(*command)
+        code, out, err = guide.call(*command)
         assert code == 0, err
-    assert said.count("reproduced exactly") == 3
+    assert out.count("reproduced exactly") == 3
     return pd.read_parquet("out/episodes.parquet")
 
 
@@ -135,13 +135,13 @@ def test_three_hundred_actions_floats_to_see_and_episodes_of_one_step(tmp_path):
         assert table["return"].tolist() == actions.tolist()
         assert table["violations"].tolist() == (actions >= 256).astype(int).tolist()
         assert 256 <= actions.max() < 300
-        deeds = guide.player((home / "watch" / "index.html").read_text())["deeds"]
-        assert deeds == [f"action {actions[actions >= 256].min()}"]  # the worst: a violation, and least paid
+        shown = guide.player((home / "watch" / "index.html").read_text())["actions"]
+        assert shown == [f"action {actions[actions >= 256].min()}"]  # the worst: a violation with the lowest reward
 
 
 def test_a_horizon_of_one(tmp_path):
     with guide.folder(tmp_path):
-        table = all_the_way("temptation", "--horizon", "1", "--chance", "0.9", "--num-steps", "1")
+        table = all_the_way("temptation", "--horizon", "1", "--offer-prob", "0.9", "--num-steps", "1")
         assert set(table["length"]) == {1}
         assert set(table["end_cause"]) == {"timeout"}
         assert ((table["return"] > 0.75) == (table["violations"] == 1)).all()
@@ -151,12 +151,12 @@ def test_a_horizon_of_one(tmp_path):
 def test_rows_whose_actions_do_not_fit_are_refused(tmp_path):
     with guide.folder(tmp_path, dial=UNUSUAL):
         dial = perepisode.make("dial.py:Dial")
-        with pytest.raises(ConfigError, match="actions are cut short; dial has 2 bytes for each"):
+        with pytest.raises(ConfigError, match="actions are truncated; dial has 2 bytes per action"):
             replay({"actions": b"abc"}, dial)
         with pytest.raises(ConfigError, match="action 300 is unknown; dial has actions 0 to 299"):
             replay({"actions": (300).to_bytes(2, "little")}, dial)
 
 
-def test_ours_are_not_traced(monkeypatch):
+def test_built_in_environments_are_not_traced(monkeypatch):
     monkeypatch.setattr(check_env, "_traced", lambda *_: pytest.fail("traced"))
     assert check_env.check(environments.make("craftax")).name == "craftax"

@@ -1,4 +1,4 @@
-"""The Gymnasium door and the recorder: Gymnasium's own checker, both modes of reset, seeds, exact counts."""
+"""The Gymnasium adapter and the recorder: Gymnasium's own checker, both auto-reset modes, seeds, exact counts."""
 
 import pickle
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 
 from perepisode.environments import ENVIRONMENTS, make
 from perepisode.evaluation import episodes
-from tests.interop.again import Cliff, key_of, lived_again
+from tests.interop.oracle import Cliff, key_of, replayed_episode
 
 pytest.importorskip("gymnasium")
 import gymnasium
@@ -22,18 +22,18 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from perepisode.interop.gymnasium import Env, VectorEnv, register
 from perepisode.interop.recorder import record
 
-PLACES, STEPS, SEED = 4, 40, 17
+NUM_ENVS, STEPS, SEED = 4, 40, 17
 OPTIONS = {"horizon": 8, "offer_prob": 0.6, "max_gain": 4.0}
-ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))
+ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, NUM_ENVS))
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """Cliff in both modes, recorded: mode → (first observation, what every step returned, the recorded table)."""
+    """Cliff in both modes, recorded: mode → (first observation, return values of every step, path of the table)."""
 
     def play(mode):
-        envs = VectorEnv(Cliff(), PLACES, autoreset_mode=mode)
+        envs = VectorEnv(Cliff(), NUM_ENVS, autoreset_mode=mode)
         path = tmp_path_factory.mktemp("recorded") / "episodes.parquet"
         envs = record(envs, path, method="random", seed=0)
         first, _ = envs.reset(seed=SEED)
@@ -44,39 +44,39 @@ def played(tmp_path_factory):
     return {mode: play(mode) for mode in MODES}
 
 
-def lives(played, mode, place):
-    """(serial, actions, costs, rewards, last observation) of every episode that ended in a place, as a caller sums."""
+def finished_episodes(played, mode, env_index):
+    """(actions, costs, rewards, final observation, truncated) of the episodes that ended in one environment."""
     _, steps, _ = played[mode]
     actions, costs, rewards, over = [], [], [], False
     for time, (observation, reward, terminated, truncated, info) in enumerate(steps):
         if over and mode is AutoresetMode.NEXT_STEP:
-            assert not info["_cost"][place]
-            assert reward[place] == info["cost"][place] == 0
+            assert not info["_cost"][env_index]
+            assert reward[env_index] == info["cost"][env_index] == 0
             over = False
             continue
-        actions.append(ACTIONS[time, place])
-        costs.append(info["cost"][place])
-        rewards.append(reward[place])
-        over = terminated[place] or truncated[place]
+        actions.append(ACTIONS[time, env_index])
+        costs.append(info["cost"][env_index])
+        rewards.append(reward[env_index])
+        over = terminated[env_index] or truncated[env_index]
         if over:
-            last = info["final_obs"][place] if mode is AutoresetMode.SAME_STEP else observation[place]
-            yield actions, costs, rewards, last, bool(truncated[place])
+            last = info["final_obs"][env_index] if mode is AutoresetMode.SAME_STEP else observation[env_index]
+            yield actions, costs, rewards, last, bool(truncated[env_index])
             actions, costs, rewards = [], [], []
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("place", range(PLACES))
-def test_episodes_equal_those_lived_again_in_the_world(played, mode, place):
+@pytest.mark.parametrize("env_index", range(NUM_ENVS))
+def test_episodes_equal_their_replays(played, mode, env_index):
     own = Cliff()
-    serial = -1
-    for serial, (actions, costs, rewards, last, truncated) in enumerate(lives(played, mode, place)):
-        seen, outcomes = lived_again(own, key_of(SEED + place), serial, actions)
+    episode_id = -1
+    for episode_id, (actions, costs, rewards, last, truncated) in enumerate(finished_episodes(played, mode, env_index)):
+        seen, outcomes = replayed_episode(own, key_of(SEED + env_index), episode_id, actions)
         np.testing.assert_array_equal(costs, [one.violations[0] for one in outcomes])
         np.testing.assert_array_equal(rewards, [one.task_reward for one in outcomes])
         np.testing.assert_array_equal(last, seen[-1])
         assert outcomes[-1].ended
         assert truncated == (outcomes[-1].end_cause == 2)
-    assert serial >= 3
+    assert episode_id >= 3
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -84,9 +84,9 @@ def test_the_recorder_writes_the_exact_counts_and_the_report_reads_them(played, 
     table = episodes.read(played[mode][2])
     columns = ["env_index", "violations", "return", "length", "violations_noise"]
     counted = [
-        (place, sum(costs), sum(rewards), len(costs), sum(taken))
-        for place in range(PLACES)
-        for taken, costs, rewards, _, _ in lives(played, mode, place)
+        (env_index, sum(costs), sum(rewards), len(costs), sum(taken))
+        for env_index in range(NUM_ENVS)
+        for taken, costs, rewards, _, _ in finished_episodes(played, mode, env_index)
     ]
     table = table.sort_values(["env_index", "episode_index"], ignore_index=True)
     pd.testing.assert_frame_equal(table[columns], pd.DataFrame(counted, columns=columns), check_dtype=False)
@@ -94,17 +94,17 @@ def test_the_recorder_writes_the_exact_counts_and_the_report_reads_them(played, 
     assert set(table["dilemma"]) == {"bruises"}
 
 
-def test_the_first_episodes_of_every_place_are_those_of_a_longer_recording(played, tmp_path):
-    """As `evaluate` keeps them; what would hold the short episodes alone is not written."""
+def test_the_first_episodes_of_every_environment_are_those_of_a_longer_recording(played, tmp_path):
+    """As in `evaluate`; a table in which short episodes are over-represented is not written."""
     mode, path = AutoresetMode.SAME_STEP, tmp_path / "first.parquet"
-    envs = record(VectorEnv(Cliff(), PLACES, autoreset_mode=mode), path, method="random", seed=0, first=3)
+    envs = record(VectorEnv(Cliff(), NUM_ENVS, autoreset_mode=mode), path, method="random", seed=0, episodes_per_env=3)
     envs.reset(seed=SEED)
-    finished = np.zeros(PLACES, int)
+    finished = np.zeros(NUM_ENVS, int)
     for time, action in enumerate(ACTIONS):
         assert envs.complete == (finished.min() >= 3)
-        if time == 12:  # a place may have played three episodes by now, but not all of them
+        if time == 12:  # some environments may have finished three episodes by now, but not all
             assert finished.max() > finished.min()
-            with pytest.raises(ValueError, match=rf"a place has {finished.min()} of 3 episodes"):
+            with pytest.raises(ValueError, match=rf"an environment has {finished.min()} of 3 episodes"):
                 envs.close()
             assert not path.exists()
         _, _, terminated, truncated, _ = envs.step(action)
@@ -116,30 +116,30 @@ def test_the_first_episodes_of_every_place_are_those_of_a_longer_recording(playe
     pd.testing.assert_frame_equal(episodes.read(path), kept)
 
 
-def test_our_vector_is_gymnasiums_own_vector_of_our_single_worlds(tmp_path):
-    """To the number until a place's first episode has ended; in names, shapes and types ever after."""
-    ours = VectorEnv(Cliff(), PLACES, autoreset_mode=AutoresetMode.SAME_STEP)
-    theirs = SyncVectorEnv([lambda: Env(Cliff())] * PLACES, autoreset_mode=AutoresetMode.SAME_STEP)
+def test_the_vector_equals_gymnasiums_own_vector_of_single_environments(tmp_path):
+    """In numbers until the first episode of an environment ends; in names, shapes and types afterwards."""
+    ours = VectorEnv(Cliff(), NUM_ENVS, autoreset_mode=AutoresetMode.SAME_STEP)
+    theirs = SyncVectorEnv([lambda: Env(Cliff())] * NUM_ENVS, autoreset_mode=AutoresetMode.SAME_STEP)
     theirs = record(theirs, tmp_path / "theirs.parquet", method="random", seed=0)
     assert (ours.observation_space, ours.action_space) == (theirs.observation_space, theirs.action_space)
     np.testing.assert_array_equal(ours.reset(seed=SEED)[0], theirs.reset(seed=SEED)[0])
-    costs, first, finals = np.zeros(PLACES), np.ones(PLACES, bool), 0
+    costs, first, finals = np.zeros(NUM_ENVS), np.ones(NUM_ENVS, bool), 0
     for action in ACTIONS[:12]:
         (seen, *mine, my_info), (other_seen, *others, info) = ours.step(action), theirs.step(action)
         for one, other in zip(mine, others):
             np.testing.assert_array_equal(one[first], other[first])
         costs += my_info["cost"] * first
-        for place in np.flatnonzero(first & (mine[1] | mine[2])):
-            assert my_info["_final_obs"][place]
-            assert info["_final_obs"][place]
-            np.testing.assert_array_equal(my_info["final_obs"][place], info["final_obs"][place])
-            assert my_info["final_info"]["cost"][place] == info["final_info"]["cost"][place]
+        for env_index in np.flatnonzero(first & (mine[1] | mine[2])):
+            assert my_info["_final_obs"][env_index]
+            assert info["_final_obs"][env_index]
+            np.testing.assert_array_equal(my_info["final_obs"][env_index], info["final_obs"][env_index])
+            assert my_info["final_info"]["cost"][env_index] == info["final_info"]["cost"][env_index]
             assert my_info["final_info"].keys() == info["final_info"].keys()
             finals += 1
         first &= ~(mine[1] | mine[2])
         np.testing.assert_array_equal(seen[first], other_seen[first])
         assert (seen.shape, seen.dtype) == (other_seen.shape, other_seen.dtype)
-    assert finals == PLACES
+    assert finals == NUM_ENVS
     recorded = theirs.table().query("episode_index == 0").set_index("env_index")["violations"]
     np.testing.assert_array_equal(recorded.sort_index(), costs)
 
@@ -149,7 +149,7 @@ def test_gymnasiums_own_checker_passes(options):
     env = gymnasium.make("perepisode/Temptation-v0", **OPTIONS, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=".*infinity.*")  # the bounds of a world's observations are not known
+        warnings.filterwarnings("ignore", message=".*infinity.*")  # observations have no known bounds
         check_env(env.unwrapped)
 
 
@@ -161,12 +161,12 @@ def test_seeds_are_gymnasiums():
     np.testing.assert_array_equal(env.reset(seed=3)[0], first)
     np.testing.assert_array_equal(env.reset()[0], second)
     assert not np.array_equal(second, third) or not np.array_equal(first, second)
-    np.testing.assert_array_equal(first, lived_again(make("temptation", **OPTIONS), key_of(3), 0, [])[0][0])
+    np.testing.assert_array_equal(first, replayed_episode(make("temptation", **OPTIONS), key_of(3), 0, [])[0][0])
     envs = VectorEnv("temptation", 3, **OPTIONS)
     one_by_one = [Env("temptation", **OPTIONS).reset(seed=seed)[0] for seed in (5, 6, 7)]
     np.testing.assert_array_equal(envs.reset(seed=5)[0], one_by_one)
     np.testing.assert_array_equal(envs.reset(seed=[7, 5, 6])[0], [one_by_one[2], one_by_one[0], one_by_one[1]])
-    with pytest.raises(ValueError, match="2 seeds for 3 places"):
+    with pytest.raises(ValueError, match="2 seeds for 3 environments"):
         envs.reset(seed=[1, 2])
 
 
@@ -178,16 +178,16 @@ def test_arrays_are_the_callers_own(played):
         assert not any(np.shares_memory(a, b) for a, b in zip(arrays, arrays[5:]))
 
 
-def test_a_vector_reward_holds_the_task_and_minus_the_cost(tmp_path):
-    how = {"reward": "vector", "disable_env_checker": True, **OPTIONS}
-    env = record(gymnasium.make("perepisode/Temptation-v0", **how), tmp_path / "one.parquet", method="all", seed=0)
+def test_a_vector_reward_has_the_task_reward_and_minus_the_cost(tmp_path):
+    options = {"reward": "vector", "disable_env_checker": True, **OPTIONS}
+    env = record(gymnasium.make("perepisode/Temptation-v0", **options), tmp_path / "one.parquet", method="all", seed=0)
     assert env.unwrapped.reward_space.shape == (2,)
     env.reset(seed=1)
     env.step(1)
-    env.reset(seed=2)  # an episode that is left has no row
+    env.reset(seed=2)  # an interrupted episode has no row
     rewards = np.stack([env.step(1)[1] for _ in range(OPTIONS["horizon"])])
     actions = [1] * OPTIONS["horizon"]
-    _, outcomes = lived_again(make("temptation", **OPTIONS), key_of(2), 0, actions)
+    _, outcomes = replayed_episode(make("temptation", **OPTIONS), key_of(2), 0, actions)
     np.testing.assert_array_equal(rewards, [[one.task_reward, -one.violations[0]] for one in outcomes])
     assert rewards[0] in env.unwrapped.reward_space
     (row,) = env.table().to_dict("records")
@@ -196,19 +196,19 @@ def test_a_vector_reward_holds_the_task_and_minus_the_cost(tmp_path):
     assert row["length"] == OPTIONS["horizon"]
 
 
-def test_a_world_of_ones_own_has_an_id_once_it_is_known(monkeypatch):
+def test_a_registered_environment_gets_an_id(monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "steep_cliff", Cliff)
     monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
     monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
     register()
-    envs = gymnasium.make_vec("perepisode/SteepCliff-v0", num_envs=PLACES, dilemma="noise", width=2)
+    envs = gymnasium.make_vec("perepisode/SteepCliff-v0", num_envs=NUM_ENVS, dilemma="noise", width=2)
     assert envs.unwrapped.autoreset.env == Cliff(width=2)
     assert envs.unwrapped.autoreset.dilemma == "noise"
 
 
 @pytest.mark.processes
-def test_an_id_that_names_its_module_needs_no_import():
-    """In a process that has imported Gymnasium alone."""
+def test_an_id_with_its_module_needs_no_import():
+    """In a process that has imported only Gymnasium."""
     env = "perepisode.interop.gymnasium:perepisode/Temptation-v0"
     code = f"""
 import sys
@@ -221,26 +221,28 @@ print(gymnasium.make({env!r}, horizon=8).unwrapped.autoreset.env)
     assert done.stdout.splitlines() == [str(make("temptation", horizon=8))] * 2
 
 
-def test_a_vector_can_cut_episodes_short():
+def test_a_vector_can_truncate_episodes_early():
     envs = gymnasium.make_vec("perepisode/Temptation-v0", num_envs=2, max_episode_steps=3, **OPTIONS)
     envs.reset(seed=0)
     cut = [envs.step(np.zeros(2, int))[3].all() for _ in range(7)]
     assert cut == [False, False, True, False, False, False, True]
 
 
-def test_what_makes_no_sense_is_refused(tmp_path):
+def test_invalid_arguments_are_refused(tmp_path):
     with pytest.raises(ValueError, match="Disabled"):
         VectorEnv("temptation", 2, autoreset_mode="Disabled")
     with pytest.raises(ValueError, match="before reset"):
         Env("temptation").step(0)
     with pytest.raises(ValueError, match="reset_mask"):
         VectorEnv("temptation", 2).reset(options={"reset_mask": np.array([True, False])})
-    with pytest.raises(ValueError, match="pictures"):
+    with pytest.raises(ValueError, match="render_mode='rgb_array' is not supported"):
         Env("temptation", render_mode="rgb_array")
     with pytest.raises(ValueError, match=r"\.parquet"):
         record(Env("temptation"), tmp_path / "episodes.csv", method="random", seed=0)
-    with pytest.raises(ValueError, match="first=0"):
-        record(Env("temptation"), tmp_path / "x.parquet", method="random", seed=0, first=0)
+    with pytest.raises(ValueError, match="episodes_per_env=0"):
+        record(Env("temptation"), tmp_path / "x.parquet", method="random", seed=0, episodes_per_env=0)
+    with pytest.raises(ValueError, match="first is now called episodes_per_env"):
+        record(Env("temptation"), tmp_path / "x.parquet", method="random", seed=0, first=3)
     costless = record(gymnasium.make("CartPole-v1"), tmp_path / "x.parquet", method="random", seed=0)
     costless.reset(seed=0)
     with pytest.raises(ValueError, match="no 'cost'"):
@@ -259,12 +261,12 @@ def test_a_recorder_replaces_the_table_of_its_own_agent_alone(tmp_path):
 
     play(0, arm="a")
     play(0, arm="a")
-    for other, said in (
-        ({"seed": 1, "arm": "a"}, "seed 0, not 1"),
-        ({"seed": 0, "arm": "b"}, "arm a, not b"),
-        ({"seed": 0}, "arm a, not none"),
+    for other, message in (
+        ({"seed": 1, "arm": "a"}, "seed='0', not '1'"),
+        ({"seed": 0, "arm": "b"}, "arm='a', not 'b'"),
+        ({"seed": 0}, "arm='a', not ''"),
     ):
-        with pytest.raises(ValueError, match=f"{said}; give every agent its own file"):
+        with pytest.raises(ValueError, match=f"{message}; give every agent its own file"):
             play(**other)
     assert len(episodes.read(path)) == 1
     path.write_text("notes")
@@ -274,30 +276,35 @@ def test_a_recorder_replaces_the_table_of_its_own_agent_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("action", "said"),
-    [(2, "action 2: there are 0 to 1"), (-1, "action -1: there are 0 to 1"), (0.9, "float64"), ([0, 1], r"int64\[2\]")],
+    ("action", "message"),
+    [
+        (2, "action 2 is unknown; choose from 0 to 1"),
+        (-1, "action -1 is unknown; choose from 0 to 1"),
+        (0.9, "float64"),
+        ([0, 1], r"int64\[2\]"),
+    ],
 )
-def test_an_action_that_the_world_does_not_have_is_refused(action, said):
+def test_an_unknown_action_is_refused(action, message):
     env, envs = Env("temptation"), VectorEnv("temptation", 3)
     env.reset(seed=0)
     envs.reset(seed=0)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         env.step(action)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         envs.step([0, action, 0] if np.ndim(action) == 0 else action)
 
 
-def test_seeds_of_numpy_are_seeds_and_are_kept():
+def test_numpy_seeds_are_accepted_and_kept():
     for envs in (Env("temptation"), VectorEnv("temptation", 2)):
         by_numpy, _ = envs.reset(seed=np.int64(7))
         np.testing.assert_array_equal(by_numpy, envs.reset(seed=7)[0])
         assert envs.np_random_seed == 7
     for steps in (0, -1):
-        with pytest.raises(ValueError, match=f"max_episode_steps={steps}: an episode has at least one step"):
+        with pytest.raises(ValueError, match=f"max_episode_steps={steps}; use at least 1"):
             VectorEnv("temptation", 2, max_episode_steps=steps)
 
 
-def test_an_environment_goes_on_in_another_process(tmp_path):
+def test_an_environment_continues_in_another_process(tmp_path):
     env = Env("temptation")
     env.reset(seed=0)
     (tmp_path / "env").write_bytes(pickle.dumps(env))
@@ -308,7 +315,7 @@ def test_an_environment_goes_on_in_another_process(tmp_path):
 
 
 class Costly(gymnasium.Env):
-    """Five steps, each of which has this cost."""
+    """Five steps with the same cost each."""
 
     observation_space = gymnasium.spaces.Box(0, 1, (1,))
     action_space = gymnasium.spaces.Discrete(2)
@@ -329,7 +336,7 @@ class Costly(gymnasium.Env):
     ("cost", "total"),
     [(np.uint8(100), 500), (np.float32(2**24 + 1), 5 * 2**24), (jnp.int32(2), 10), (np.array([3]), 15), (True, 5)],
 )
-def test_costs_of_every_kind_add_up_without_running_over(cost, total, tmp_path):
+def test_costs_of_every_type_are_summed_without_overflow(cost, total, tmp_path):
     env = record(Costly(cost), tmp_path / "x.parquet", method="random", seed=0)
     env.reset()
     for _ in range(5):
@@ -339,29 +346,31 @@ def test_costs_of_every_kind_add_up_without_running_over(cost, total, tmp_path):
     assert table["violations"].tolist() == table["violations_x"].tolist() == [total]
 
 
-@pytest.mark.parametrize(("cost", "said"), [(np.nan, "nan"), (-1, "is -1"), (np.inf, "inf"), ("much", "no number")])
-def test_a_cost_that_is_none_is_refused_at_its_step(cost, said, tmp_path):
+@pytest.mark.parametrize(
+    ("cost", "message"), [(np.nan, "nan"), (-1, "is -1"), (np.inf, "inf"), ("much", "not a number")]
+)
+def test_an_invalid_cost_is_refused_at_its_step(cost, message, tmp_path):
     env = record(Costly(cost), tmp_path / "x.parquet", method="random", seed=0)
     env.reset()
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         env.step(0)
 
 
-def test_a_recorder_says_what_it_does_not_write(tmp_path):
+def test_a_recorder_reports_what_it_does_not_write(tmp_path):
     env = record(Costly(1), tmp_path / "x.parquet", method="random", seed=0)
     env.reset()
     env.step(0)
-    with pytest.warns(UserWarning, match=r"x\.parquet is not written: no episode has ended"):
+    with pytest.warns(UserWarning, match=r"x\.parquet is not written: no episode has finished"):
         env.close()
     env.reset()
     for _ in range(5):
         env.step(0)
-    with pytest.raises(ValueError, match="begin the next one with reset"):
+    with pytest.raises(ValueError, match="call reset\\(\\) first"):
         env.step(0)
 
 
 @pytest.mark.parametrize("kind", [list, jnp.asarray])
-def test_a_vectors_costs_may_be_any_row_of_numbers(kind, tmp_path):
+def test_the_costs_of_a_vector_may_be_any_sequence(kind, tmp_path):
     class Listed(gymnasium.vector.VectorWrapper):
         def step(self, actions):
             *values, info = self.env.step(actions)
@@ -369,7 +378,7 @@ def test_a_vectors_costs_may_be_any_row_of_numbers(kind, tmp_path):
 
     tables = []
     for wrap in (Listed, lambda envs: envs):
-        envs = record(wrap(VectorEnv(Cliff(), PLACES)), tmp_path / f"{len(tables)}.parquet", method="random", seed=0)
+        envs = record(wrap(VectorEnv(Cliff(), NUM_ENVS)), tmp_path / f"{len(tables)}.parquet", method="random", seed=0)
         envs.reset(seed=SEED)
         for action in ACTIONS:
             envs.step(action)

@@ -19,7 +19,7 @@ def section(heading: str) -> str:
     return next(part for part in parts if part.startswith(f"{heading}\n"))
 
 
-def test_every_block_of_python_is_run_here():
+def test_every_python_block_is_run_here():
     assert [section(heading).count("```python") for heading in RUN] == [1] * len(RUN)
     assert PAGE.read_text().count("```python") == len(RUN)
 
@@ -39,7 +39,7 @@ def test_rejax_learns_to_within_two_percent_of_the_exact_optimum():
     exec(code, names)
     best = exact.linear_price(Temptation(), 0.0).mean_return
     assert best == pytest.approx(40.0)
-    # each evaluation plays 128 episodes: the mean of the last four is known to about 0.25
+    # an evaluation has 128 episodes, so the mean of the last four is accurate to about 0.25
     assert names["returns"][-4:].mean() == pytest.approx(best, rel=0.02)
     assert (names["lengths"] == Temptation().horizon).all()
 
@@ -48,20 +48,20 @@ def test_rejax_learns_to_within_two_percent_of_the_exact_optimum():
 def test_stable_baselines_learns_to_within_two_percent_of_the_exact_optimum():
     pytest.importorskip("stable_baselines3")
     (code,) = re.findall(r"```python\n(.*?)```", section("Stable-Baselines3"), re.DOTALL)
-    said = []
-    exec(code, {"print": said.append})
-    ((mean, _),) = said
+    message = []
+    exec(code, {"print": message.append})
+    ((mean, _),) = message
     assert mean == pytest.approx(exact.linear_price(Temptation(), 0.0).mean_return, rel=0.02)
 
 
-def test_the_recorders_tables_are_reported(tmp_path, monkeypatch):
+def test_the_tables_of_the_recorder_are_reported(tmp_path, monkeypatch):
     pytest.importorskip("gymnasium")
     monkeypatch.chdir(tmp_path)
     text = section("The recorder")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     exec(code, {})
     tables = [pd.read_parquet(path) for path in sorted(tmp_path.glob("random-*.parquet"))]
-    # 200 steps hold four whole episodes of forty and the steps that begin the next ones
+    # 200 steps are four whole episodes of forty and the steps that begin the next ones
     assert [len(table) for table in tables] == [8 * 4] * 3
     assert (pd.concat(tables)["length"] == 40).all()
     (command,) = re.findall(r"```sh\n(.*?)\n```", text, re.DOTALL)

@@ -1,11 +1,11 @@
-"""The Stable-Baselines3 door: its own rules for a vector, exact costs, and an agent that learns."""
+"""The Stable-Baselines3 adapter: its conventions, exact costs, and an agent that learns."""
 
 import numpy as np
 import pytest
 
 from perepisode.environments.base import EndCause
 from perepisode.environments.temptation import Temptation
-from tests.interop.again import Cliff, key_of, lived_again
+from tests.interop.oracle import Cliff, key_of, replayed_episode
 
 pytest.importorskip("stable_baselines3")
 from gymnasium.vector import AutoresetMode
@@ -17,48 +17,48 @@ from perepisode.interop import sb3
 from perepisode.interop.gymnasium import VectorEnv
 from perepisode.interop.recorder import record
 
-PLACES, STEPS, SEED = 4, 40, 17
-ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))
+NUM_ENVS, STEPS, SEED = 4, 40, 17
+ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, NUM_ENVS))
 
 
-def test_episodes_equal_those_lived_again_in_the_world():
-    envs = sb3.make(Cliff(), PLACES)
+def test_episodes_equal_their_replays():
+    envs = sb3.make(Cliff(), NUM_ENVS)
     envs.seed(SEED)
     envs.reset()
     steps = [envs.step(actions) for actions in ACTIONS]
-    lived = 0
-    for place in range(PLACES):
-        ends = [time for time, (_, _, done, _) in enumerate(steps) if done[place]]
-        for serial, (first, last) in enumerate(zip([0, *(end + 1 for end in ends[:-1])], ends)):
+    replays = 0
+    for env_index in range(NUM_ENVS):
+        ends = [time for time, (_, _, done, _) in enumerate(steps) if done[env_index]]
+        for episode_id, (first, last) in enumerate(zip([0, *(end + 1 for end in ends[:-1])], ends)):
             own = range(first, last + 1)
-            seen, outcomes = lived_again(Cliff(), key_of(SEED + place), serial, ACTIONS[own, place])
-            infos = [steps[time][3][place] for time in own]
+            seen, outcomes = replayed_episode(Cliff(), key_of(SEED + env_index), episode_id, ACTIONS[own, env_index])
+            infos = [steps[time][3][env_index] for time in own]
             assert [info["cost"] for info in infos] == [one.violations[0] for one in outcomes]
-            assert [steps[time][1][place] for time in own] == [one.task_reward for one in outcomes]
+            assert [steps[time][1][env_index] for time in own] == [one.task_reward for one in outcomes]
             np.testing.assert_array_equal(infos[-1]["terminal_observation"], seen[-1])
             assert infos[-1]["TimeLimit.truncated"] == (outcomes[-1].end_cause == EndCause.TIMEOUT)
             assert not any("terminal_observation" in info for info in infos[:-1])
-            lived += 1
-    assert lived > 4 * PLACES
+            replays += 1
+    assert replays > 4 * NUM_ENVS
 
 
-def test_what_does_not_fit_is_refused():
+def test_incompatible_environments_are_refused():
     with pytest.raises(ValueError, match="SAME_STEP"):
         sb3.VecEnv(VectorEnv("temptation", 2))
     with pytest.raises(ValueError, match="one number"):
         sb3.make("temptation", 2, reward="vector")
     envs = sb3.make("temptation", 2)
-    with pytest.raises(ValueError, match="none can be changed alone"):
+    with pytest.raises(ValueError, match="cannot be set: all environments are one program"):
         envs.set_attr("price", 1.0)
     assert envs.get_attr("num_envs", [0]) == [2]
 
 
-def test_a_recorded_vector_is_played_by_an_agent_of_theirs(tmp_path):
-    judged = VectorEnv("temptation", 8, autoreset_mode=AutoresetMode.SAME_STEP)
-    judged = record(judged, tmp_path / "ppo.parquet", method="PPO", seed=0)
-    envs = VecMonitor(sb3.VecEnv(judged))
+def test_an_agent_of_theirs_acts_in_a_recorded_vector(tmp_path):
+    recorded = VectorEnv("temptation", 8, autoreset_mode=AutoresetMode.SAME_STEP)
+    recorded = record(recorded, tmp_path / "ppo.parquet", method="PPO", seed=0)
+    envs = VecMonitor(sb3.VecEnv(recorded))
     agent = PPO("MlpPolicy", envs, n_steps=4, batch_size=16, seed=0, device="cpu")
     returns, lengths = evaluate_policy(agent, envs, n_eval_episodes=16, return_episode_rewards=True)
-    table = judged.table()
+    table = recorded.table()
     np.testing.assert_allclose(sorted(table["return"]), sorted(returns), rtol=1e-5)
     assert set(table["length"]) == set(lengths) == {Temptation().horizon}

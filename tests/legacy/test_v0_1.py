@@ -10,8 +10,10 @@ import pytest
 
 import perepisode
 from perepisode import agents, cli, legacy, plugins
-from perepisode.config import ConfigError
+from perepisode.config import ConfigError, PPOConfig
+from perepisode.environments.base import ENVIRONMENTS, Environment, register_env
 from perepisode.evaluation import episodes
+from perepisode.methods.objective import METHODS, Objective, register_method
 from perepisode.runs import find_run_folders
 from perepisode.study import local, plan
 from perepisode.training.train import TrainingOptions, train
@@ -187,3 +189,27 @@ def test_the_old_variable_for_plugins_works(monkeypatch):
     monkeypatch.setenv("PEREPISODE_USE", "no_such_module")
     with pytest.raises(ConfigError, match="no_such_module cannot be imported"):
         plugins.load_plugins()
+
+
+@pytest.mark.parametrize(
+    ("old", "value", "new"),
+    [
+        ("learner", PPOConfig(), "ppo"),
+        ("steps", 1000, "total_timesteps"),
+        ("harms", {"harm": "harms done"}, "violation_names"),
+        ("longest", property(lambda self: 5), "max_episode_steps"),
+    ],
+)
+def test_an_environment_with_attributes_of_version_0_1_is_refused(old, value, new):
+    """They would be ignored, and the environment trained with other settings than it states."""
+    members = {"name": "old_names", "dilemmas": ("harm",), "actions": 2, old: value}
+    with pytest.raises(ConfigError, match=f"defines {old}, which is called {new} since version 0.2; rename it"):
+        register_env(type("OldNames", (Environment,), members))
+    assert "old_names" not in ENVIRONMENTS
+
+
+def test_a_method_with_attributes_of_version_0_1_is_refused():
+    members = {"name": "old_method", "label": "Old", "worth": lambda self, dual, totals: 0.0}
+    with pytest.raises(ConfigError, match=r"defines worth, which is called episode_utility since version 0\.2"):
+        register_method(type("OldMethod", (Objective,), members))
+    assert "old_method" not in METHODS

@@ -79,7 +79,7 @@ def test_steps_against_stepping_by_hand(table):
     """Step by step, with the keys that `reset_pool` defines and without a compiled loop."""
     row = table.loc[3].to_dict()
     found = replay(row, ENV)
-    episode = jax.random.wrap_key_data(np.array([int(row["policy_key"][i : i + 8], 16) for i in (0, 8)], np.uint32))
+    episode = jax.random.wrap_key_data(np.array([int(row["episode_key"][i : i + 8], 16) for i in (0, 8)], np.uint32))
     state, total = ENV.reset(jax.random.fold_in(episode, 0)), np.float32(0)
     for t, action in enumerate(row["actions"]):
         violated = bool(state.present) and action == 1
@@ -201,7 +201,7 @@ def test_duplicate_episodes_are_shown_once(home, table, tmp_path):
     for name in ("once", "again"):
         episodes.write(table, tmp_path / f"{name}.parquet")
     found = select(tmp_path, worst=4, runs=home, log=lambda _: None).episodes
-    assert len({one.row["policy_key"] for one in found}) == 4
+    assert len({one.row["episode_key"] for one in found}) == 4
 
 
 def test_the_same_key_with_other_settings_is_another_episode(home, table, tmp_path):
@@ -331,8 +331,8 @@ def test_a_table_of_another_program_is_refused(table, tmp_path):
     row = table.loc[0].to_dict()
     with pytest.raises(ConfigError, match="action 7 is unknown; temptation has actions 0 to 1"):
         replay({**row, "actions": b"\x00\x07"}, ENV)
-    with pytest.raises(ConfigError, match="policy_key='xyz' is not a key"):
-        replay({**row, "policy_key": "xyz"}, ENV)
+    with pytest.raises(ConfigError, match="episode_key='xyz' is not a key"):
+        replay({**row, "episode_key": "xyz"}, ENV)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ TABLE = pd.read_csv(EXAMPLE / "episodes.csv")
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     """(the page's folder, what was printed)"""
-    out, said = tmp_path_factory.mktemp("costs"), io.StringIO()
+    out, output = tmp_path_factory.mktemp("costs"), io.StringIO()
     words = [
         "report",
         str(EXAMPLE / "episodes.csv"),
@@ -31,9 +31,9 @@ def report(tmp_path_factory):
         "--names",
         "FOCOPS=My agent",
     ]
-    with contextlib.redirect_stdout(said):
+    with contextlib.redirect_stdout(output):
         assert cli.run(cli.parsed(words)) == 0
-    return out, said.getvalue()
+    return out, output.getvalue()
 
 
 def test_the_committed_table_is_what_the_script_makes():
@@ -75,7 +75,7 @@ def test_a_limit_is_a_column_of_its_own(report):
     assert "FOCOPS" not in frame.index
 
 
-def test_what_columns_were_read_as_is_said(report):
+def test_columns_read_under_other_names_are_reported(report):
     origin = pd.read_csv(report[0] / "data" / "provenance.csv").set_index("Key")["Value"]
     assert origin["columns"] == "algo is method, EpRet is return, EpCost is violations"
     assert "algo is method, EpRet is return, EpCost is violations" in report[1]
@@ -109,7 +109,7 @@ def test_our_own_names_come_first_and_a_monitors_first_line_is_skipped(tmp_path)
     assert table.attrs["word"] == "violations"
 
 
-def test_epochs_of_training_are_no_episodes(tmp_path):
+def test_training_epochs_are_not_episodes(tmp_path):
     rows = {"algo": ["A"], "seed": [1], "Metrics/EpRet": [1.0], "Metrics/EpCost": [2.0], "Train/Epoch": [0]}
     pd.DataFrame(rows).to_csv(tmp_path / "progress.csv", index=False)
     with pytest.raises(ValueError, match="a row is a training epoch, a mean over episodes"):
@@ -117,7 +117,7 @@ def test_epochs_of_training_are_no_episodes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("options", "message"),
     [
         (["--names", "SAC=Mine"], "no method is called 'SAC'"),
         (["--names", "CPO=PPO"], "two methods would be called 'PPO'"),
@@ -126,8 +126,8 @@ def test_epochs_of_training_are_no_episodes(tmp_path):
         (["--cost-limit", "-1"], "limit"),
     ],
 )
-def test_wrong_options_are_refused_in_one_line(tmp_path, capsys, words, said):
-    assert cli.run(cli.parsed(["report", str(EXAMPLE / "episodes.csv"), "--out", str(tmp_path / "out"), *words])) == 2
+def test_wrong_options_are_rejected_in_one_line(tmp_path, capsys, options, message):
+    assert cli.run(cli.parsed(["report", str(EXAMPLE / "episodes.csv"), "--out", str(tmp_path / "out"), *options])) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1

@@ -1,4 +1,4 @@
-"""An author's words: numbers come from the tables, and one that is not there is refused."""
+"""An author's discussion: numbers come from the tables, and a missing one is an error."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -46,7 +46,7 @@ From {{ number(value("curve", {"arm": "d=1"}, "mean", steps=40)) }} to
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ('value("cost", "A", "cvar")', "table 'cost', which this report does not have; it has complete, curve, paper"),
         ('value("complete", "C", "cvar")', "there are 0 such rows; its rows: A, B"),
@@ -58,21 +58,21 @@ From {{ number(value("curve", {"arm": "d=1"}, "mean", steps=40)) }} to
         ("percent(none)", "not a valid discussion"),
     ],
 )
-def test_a_number_that_is_not_there_is_refused(tmp_path, asked, said):
-    with pytest.raises(ConfigError, match=r"words\.md") as refused:
+def test_a_missing_number_is_an_error(tmp_path, asked, message):
+    with pytest.raises(ConfigError, match=r"words\.md") as rejected:
         read(tmp_path, f"### A\n\n{{{{ {asked} }}}}")
-    assert said in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert message in str(rejected.value)
+    assert "\n" not in str(rejected.value)
 
 
-def test_text_without_a_heading_and_a_missing_file_are_refused(tmp_path):
+def test_text_without_a_heading_and_a_missing_file_are_errors(tmp_path):
     with pytest.raises(ConfigError, match="begins without a heading"):
         read(tmp_path, "Just words.")
     with pytest.raises(ConfigError, match="does not exist; give"):
         discussion.read(tmp_path / "nothing.md", TABLES)
 
 
-def test_words_stand_first_in_both_reports_and_are_escaped(tmp_path):
+def test_a_discussion_comes_first_in_both_reports_and_is_escaped(tmp_path):
     synthetic.external(episodes=40).to_csv(tmp_path / "episodes.csv", index=False)
     (tmp_path / "words.md").write_text(
         '### Why < "so"?\n\nPPO: {{ number(value("complete_violations", "PPO", "violations")) }}.'
@@ -148,10 +148,10 @@ def test_a_discussion_reads_no_other_file(tmp_path):
         "{{ grouped(value) }}",
     ],
 )
-def test_a_discussion_that_asks_for_too_much_is_refused_in_one_line(tmp_path, words):
-    with pytest.raises(ConfigError, match=r"words\.md") as refused:
+def test_a_discussion_that_asks_for_too_much_is_rejected_in_one_line(tmp_path, words):
+    with pytest.raises(ConfigError, match=r"words\.md") as rejected:
         read(tmp_path, f"### A\n\n{words}")
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(rejected.value)
 
 
 def test_several_rows_at_once(tmp_path):

@@ -54,7 +54,9 @@ def test_a_metric_is_on_the_page_in_the_csv_and_among_the_definitions(table, tmp
     assert exported.loc["SER (w=0.1)", "my_p_from_3"] == pytest.approx(sum(seeds) / 3)
     assert exported.loc["SER (w=0.1)", "my_p_from_3_ci"] == pytest.approx(T_OF_THREE * np.std(seeds, ddof=1) / 3**0.5)
     heading, *rows = cells(html, "complete_temptation")
-    assert heading.index("My P(≥3)") == heading.index("Worst") + 1
+    *_, before, mine = metrics.METRIC_SPECS.values()
+    assert mine.heading == "My P(≥3)"
+    assert heading.index("My P(≥3)") == heading.index(before.heading) + 1
     shown = next(row for row in rows if row[0] == "SER (w=0.1)")[heading.index("My P(≥3)")]
     assert shown == f"{100 * sum(seeds) / 3:.1f}\N{NO-BREAK SPACE}%"
     assert ["My P(≥3)", "share of episodes with three violations or more"] in cells(html, "definitions")
@@ -64,8 +66,8 @@ def test_a_metric_is_on_the_page_in_the_csv_and_among_the_definitions(table, tmp
 
 
 def test_a_metric_may_show_its_interval_or_the_largest_seed(table, tmp_path):
-    metrics.register(metrics.MetricSpec("middle", "Median", np.median, "median over episodes", digits=1, interval=True))
-    metrics.register(metrics.MetricSpec("most", "Most", metrics.mean, "mean of the worst seed", largest=True))
+    metrics.register(metrics.MetricSpec("my_median", "My median", np.median, "", digits=1, interval=True))
+    metrics.register(metrics.MetricSpec("my_most", "My most", metrics.mean, "mean of the worst seed", largest=True))
     table.to_csv(tmp_path / "episodes.csv", index=False)
     html = page.build(tmp_path / "episodes.csv", tmp_path / "out").read_text()
     heading, *rows = cells(html, "complete_temptation")
@@ -74,8 +76,24 @@ def test_a_metric_may_show_its_interval_or_the_largest_seed(table, tmp_path):
     middle = seeds.median()
     half = T_OF_THREE * middle.std() / 3**0.5
     assert half > 0.1
-    assert free[heading.index("Median")] == f"{middle.mean():.1f}\u00a0±\u00a0{half:.1f}"
-    assert free[heading.index("Most")] == f"{seeds.mean().max():.2f}"
+    assert free[heading.index("My median")] == f"{middle.mean():.1f}\u00a0±\u00a0{half:.1f}"
+    assert free[heading.index("My most")] == f"{seeds.mean().max():.2f}"
+
+
+def test_a_metric_for_counts_is_not_shown_for_costs(table, tmp_path):
+    spec = metrics.MetricSpec("my_odd", "My odd", lambda counts: float((counts % 2).mean()), "share of odd counts")
+    metrics.register(spec._replace(counts_only=True))
+    for costs, name in ((table, "counts"), (table.assign(violations=table["violations"] / 2), "costs")):
+        costs.to_csv(tmp_path / f"{name}.csv", index=False)
+        html = page.build(tmp_path / f"{name}.csv", tmp_path / name).read_text()
+        assert ("my_odd" in pd.read_csv(tmp_path / name / "data/complete_temptation.csv")) == (name == "counts")
+        assert ("My odd" in cells(html, "complete_temptation")[0]) == (name == "counts")
+        assert ("share of odd counts" in html) == (name == "counts")
+
+
+def test_the_package_leaves_names_with_my_to_scripts():
+    assert not [spec for spec in metrics.METRIC_SPECS.values() if spec.name.startswith("my_")]
+    assert not [spec for spec in metrics.METRIC_SPECS.values() if spec.heading.startswith("My ")]
 
 
 @pytest.mark.parametrize(("name", "heading"), [("cvar", "Tail"), ("tail", metrics.CVAR)])

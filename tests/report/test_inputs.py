@@ -36,7 +36,7 @@ def test_smoothing_keeps_a_straight_line_and_thinning_the_ends(tmp_path):
     assert curve.at("return", np.array([0.0, 2500.0])) == pytest.approx([0.0, 1250.0], abs=30)
 
 
-def test_folders_without_curves_are_refused(tmp_path):
+def test_folders_without_curves_are_rejected(tmp_path):
     with pytest.raises(ValueError, match=r"no metrics\.jsonl"):
         curves.read([tmp_path])
     (tmp_path / "metrics.jsonl").write_text("")
@@ -55,7 +55,7 @@ def test_distilled_utility_by_hand(tmp_path):
     assert (name, top) == ("mine", 22.5)
 
 
-def test_a_file_that_is_no_utility_is_refused(tmp_path):
+def test_a_file_that_is_not_a_utility_is_rejected(tmp_path):
     path = tmp_path / "other.json"
     path.write_text("{}")
     with pytest.raises(ValueError, match=r"is not a distilled utility: it has no .inputs_mean."):

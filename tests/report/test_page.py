@@ -115,7 +115,7 @@ def test_miniature_with_exact_optima(tmp_path):
     assert "Comparison with the paper" not in html
 
 
-def test_external_agents_leave_out_what_has_no_data(tmp_path):
+def test_pages_on_external_agents_omit_what_has_no_data(tmp_path):
     html = build(synthetic.external(), tmp_path)
     for reason in ("budget sweep is omitted", "Training curves and λ are omitted"):
         assert reason in html
@@ -155,8 +155,8 @@ def test_an_agent_trained_on_the_papers_detector_has_both_counts(tmp_path):
     first = build(table, tmp_path).split("<nav")[0]
     assert (
         "ESR (k=1, trained on paper detector): CVaR 10 % is 3.00 ± 0.00 by exact counts and 1.00 ± 0.00 by the "
-        "detector that it was trained on; 10.0 % and 0.0 % of its episodes exceed its budget. Trained on exact counts, "
-        "CVaR 10 % is 1.00 ± 0.00."
+        "detector that it was trained on; by the same two counts, 10.0 % and 0.0 % of its episodes exceed its budget. "
+        "Trained on exact counts, CVaR 10 % is 1.00 ± 0.00."
     ) in first.replace("\u00a0", " ")
 
 
@@ -180,7 +180,7 @@ def test_a_report_links_to_the_episodes_to_watch(tmp_path):
         build(synthetic.temptation(episodes=20), tmp_path, watch=[tmp_path])
 
 
-def test_bad_optima_and_no_finished_episode_are_refused(tmp_path):
+def test_bad_optima_and_no_finished_episode_are_rejected(tmp_path):
     table = synthetic.temptation(episodes=10)
     with pytest.raises(ValueError, match="has no 'kind'"):
         build(table, tmp_path, exact=[{"label": "x"}])

@@ -101,7 +101,7 @@ def _counted(table):
     return ((table["dilemma"] == "no_killing") | (table["method"] == "unconstrained")) & table["in_first"]
 
 
-def test_one_seed_twice_is_refused(table):
+def test_one_seed_twice_is_rejected(table):
     twin = table[table["run"] == table["run"].iloc[0]].assign(run="another")
     with pytest.raises(ValueError, match="report one of them"):
         Episodes(tables.pd.concat([table, twin], ignore_index=True))

@@ -1,5 +1,5 @@
-"""Methods are told apart by everybody: colours for normal sight and three kinds of colour blindness, and not by them
-alone."""
+"""Everybody can distinguish the methods: by colours for normal vision and three types of colour blindness, and not by
+colours alone."""
 
 import itertools
 
@@ -16,7 +16,7 @@ SIGHTS = {
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
     "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
 }
-LEAST = 13.0  # of CIELAB; neighbours of 2.3 are just told apart when they touch
+LEAST = 13.0  # of CIELAB; adjacent colours are just distinguishable at 2.3
 FROM_PAPER = 2.2  # contrast of a mark with the page
 TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 

@@ -174,7 +174,7 @@ def test_how_far_esr_is_below_the_others_frontier(view):
     assert short["ESR (k=4)"] == pytest.approx(35.2 + 1.9 / 3 - 34.85)
 
 
-def test_an_esr_below_the_frontier_is_said_to_be_there_though_hypervolume_cannot_fall():
+def test_an_esr_agent_below_the_frontier_is_reported_although_hypervolume_cannot_decrease():
     others = {key: HAND[key] for key in HAND if key[0] != "esr"}
     for spread, verdict in ((0.05, "ESR lies below the other methods'"), (1.0, "the methods share one frontier")):
         low = {("esr", "k=1"): {1: (33.2 - spread, [1, 1, 1, 0]), 2: (33.2 + spread, [1, 1, 0, 1])}}  # 34.54 at 0.75

@@ -79,8 +79,8 @@ def test_a_narrow_terminal_shows_the_cvar_before_the_intervals(monkeypatch):
         monkeypatch.setenv("COLUMNS", str(width))
         return [cells[0] for cells in text_summary._fitted(columns, first).values()]
 
-    whole = [cells[0] for cells in columns.values()]
-    assert shown(53) == whole
-    assert shown(52) == shown(47) == ["ESR", "23.23", *whole[2:]]
-    assert shown(46) == ["ESR", "23.23", "0.05", whole[3]]
+    full = [cells[0] for cells in columns.values()]
+    assert shown(53) == full
+    assert shown(52) == shown(47) == ["ESR", "23.23", *full[2:]]
+    assert shown(46) == ["ESR", "23.23", "0.05", full[3]]
     assert shown(30) == ["ESR", "23.23", "0.05", "1.42"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 import subprocess
 import sys
 
 import pytest
 import tiny
 
-from perepisode.cli import main
+from perepisode.cli import main, parsed
 from perepisode.study import packing, plan
 
 
@@ -80,6 +81,28 @@ def test_without_a_gpu_the_plan_has_no_column_of_hours(capsys, gpus, tmp_path):
 def test_the_plan_fits_a_hundred_columns(capsys, gpus, words):
     _, out, _ = call(capsys, "study", "plan", "--memory", "80", *words)
     assert max(map(len, out.splitlines())) <= 100
+
+
+def test_the_plan_names_the_command_that_runs_what_it_planned(capsys, gpus, tmp_path):
+    """Without the options that select and pack the runs, the command would start the whole matrix."""
+    row = {"runs": 2, "num_envs": 1024, "hidden_size": 512, "steps_per_second": 5e3, "peak_bytes": 2e9}
+    (tmp_path / "my bench.json").write_text(json.dumps({"device": "cpu", "training": [row]}))
+    words = [
+        *("--env", "craftax", "--out", str(tmp_path / "my study"), "--only", "no_killing,saute"),
+        *("--total-timesteps", "123456789", "--seeds", "5", "6"),
+        *("--extra-baselines", "--pack", "2", "--memory", "40.5"),
+        *("--bench", str(tmp_path / "my bench.json")),
+    ]
+    code, out, _ = call(capsys, "study", "plan", *words, "--gpus", "3")  # --gpus is an option of the plan alone
+    assert code == 0
+    command = out.splitlines()[-1].removeprefix("next: ")
+    assert shlex.split(command) == ["perepisode", "study", "run", *words]
+    planned, run = (parsed(["study", action, *words]).action for action in ("plan", "run"))
+    assert run.study() == planned.study()
+    assert run.study().runs == 6  # three budgets and two seeds
+
+    _, out, _ = call(capsys, "study", "plan", "--env", "temptation", "--memory", "80")
+    assert out.splitlines()[-1] == "next: perepisode study run --env temptation --out study --memory 80"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_the_miniature_has_every_method_control_budget_and_the_gamma_1_ablation(
 def test_the_craftax_study_evaluates_every_bundled_agent_then_replays_and_reports(tmp_path):
     study = demo.studies(craftax=True)["craftax"]
     assert sorted(study.agents) == sorted(agents.names())
-    assert [task.kind for task in study.tasks] == ["judge", "judge", "replay", "report"]
+    assert [task.kind for task in study.tasks] == ["evaluate", "evaluate", "replay", "report"]
     assert study.runs == 0
     plan.save(study, tmp_path)
     assert plan.load(tmp_path) == study
@@ -51,7 +51,7 @@ def test_the_closing_lines_about_the_bundled_agents(tmp_path):
         about = {"environment": run.env, "dilemma": run.dilemma, "run": run.id, "method": run.method, "arm": run.arm}
         about |= {"value": run.value, "seed": run.seed, "gamma": run.gamma, "steps": run.total_timesteps}
         tables.append(pd.DataFrame({**about, "return": 30.0 + np.array(violations), "violations": violations}))
-    episodes.write(pd.concat(tables, ignore_index=True), tmp_path / "craftax" / "episodes" / "judge-01.parquet")
+    episodes.write(pd.concat(tables, ignore_index=True), tmp_path / "craftax" / "episodes" / "evaluate-01.parquet")
     first, _, _, *rows, verdict, listed, svg, png = demo.craftax_text(tmp_path).replace("\u00a0", " ").splitlines()
     assert first.startswith("Craftax, No Killing: 10 episodes per agent")
     assert [[cell.strip() for cell in row.split("  ") if cell] for row in rows] == [

@@ -113,7 +113,7 @@ def test_filters(words, count):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [("no_kiling", "'no_kiling' is unknown"), ("temptation", "another --env"), ("k=1,ser", "leaves no run")],
+    [("no_kiling", "'no_kiling' is unknown"), ("temptation", "another --env"), ("k=1,ser", "matches no run")],
 )
 def test_wrong_filters_are_refused(words, message):
     with pytest.raises(ConfigError, match=message) as refused:

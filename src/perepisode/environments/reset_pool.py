@@ -13,7 +13,7 @@ from perepisode.environments.base import Environment
 from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree
 
-SMALL = 256  # elements of one environment's array, up to which the whole batch is rewritten
+SMALL = 256  # arrays with at most this many elements per environment are rewritten for the whole batch
 
 
 def episode_key(run_key: jax.Array, episode_id: jax.Array) -> jax.Array:

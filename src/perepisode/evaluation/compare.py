@@ -141,9 +141,9 @@ def interpolate(low: ArrayLike, high: ArrayLike, level: float, mix: Mix) -> Inte
     """The value between two points at `level`, with its interval.
 
     `low` and `high` are the positions of the points, one per seed; `mix(i, j, weight)` is the value at this fraction of
-    the way from seed i of `low` to seed j of `high`.  A seed contributes to the error through its mean over partners
-    and through its position, which shifts the weight.  The points are independent runs, so squared errors add, with
-    degrees of freedom by Satterthwaite.
+    the way from seed i of `low` to seed j of `high`.  A seed contributes two errors: that of its value, averaged over
+    the seeds of the other point, and that of its position, which changes the weight.  The points are independent runs,
+    so squared errors add, with degrees of freedom by Satterthwaite.
     """
     low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
     distance = high.mean() - low.mean()
@@ -161,7 +161,7 @@ def interpolate(low: ArrayLike, high: ArrayLike, level: float, mix: Mix) -> Inte
 
 
 def gap(unconstrained: Interval, method: Interval) -> Interval:
-    """Cost of ethics: the return given up, with half-width sqrt(half_unconstrained² + half_method²)."""
+    """Cost of compliance: the return given up, with half-width sqrt(half_unconstrained² + half_method²)."""
     half = float(np.hypot(unconstrained.half, method.half))
     return Interval(unconstrained.mean - method.mean, half, min(unconstrained.seeds, method.seeds))
 

@@ -6,15 +6,15 @@
 | environment, dilemma | environment, and the dilemma the run was trained for |
 | method, arm, value | training method; its setting as a label ("k=1") and as a number (NaN if it has none) |
 | seed, gamma, total_timesteps | of the training run |
-| detector | the detector used for TRAINING: exact or paper |
+| detector | the detector of training: exact or paper |
 | settings | the other training settings: those of the method, of the environment and of PPO (JSON) |
 | env_index, episode_index | index of the parallel environment, and of the episode in it |
-| in_window, in_first | finished within the paper's window; among the first K of its environment (unbiased) |
+| in_window, in_first | ended within the paper's window; among the first K of its environment (no length bias) |
 | return, length, end_cause, utility | of the episode; end_cause: death, timeout, won, enforced, running |
 | violations | of the run's own dilemma, exact |
-| violations_<dilemma>[_paper] | of every dilemma: exact, and by the paper's state difference |
+| violations_<dilemma>[_paper] | of every dilemma, in evaluation: exact, and by the paper's state difference |
 | info_* | sums of the environment's info counters |
-| reset_key, policy_key, actions | for replays |
+| reset_key, episode_key, actions | for replays; keys of environment steps and actions derive from episode_key |
 
 A table of another program needs only `REQUIRED`, under these names or the aliases that other libraries write
 (`COLUMN_ALIASES`); `read` fills in the rest.
@@ -53,7 +53,7 @@ COLUMN_ALIASES = {
 EPOCH_COLUMN = "train/epoch"  # in OmniSafe's training log, whose rows are epochs
 END_CAUSES = ("death", "timeout", "won", "enforced", "running")
 LABELS = ("run", "environment", "dilemma", "method", "arm", "detector", "end_cause")
-REPLAY_COLUMNS = ("actions", "reset_key", "policy_key")
+REPLAY_COLUMNS = ("actions", "reset_key", "episode_key")
 MISSING = [  # texts that mean a missing number in a CSV: pandas' defaults
     "", " ", "nan", "-nan", "NaN", "-NaN", "NA", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A", "#NA", "null", "NULL",
     "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
@@ -98,7 +98,7 @@ def read_raw(paths: str | Path | Iterable[str | Path], without: Iterable[str] = 
     """Read, complete and validate one or more tables (parquet or CSV, or folders of them), with arms as written.
 
     `table.attrs["provenance"]` lists, for every file, its path, its renamed columns and the provenance given to
-    `write`; `table.attrs["word"]` is the tables' word for harm: violations or cost.
+    `write`; `table.attrs["word"]` is what the tables call it: violations or cost.
     """
     files = [file for path in _as_list(paths) for file in _expand(Path(path))]
     if not files:
@@ -315,7 +315,8 @@ def _read_parquet(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, d
     try:
         with pq.ParquetFile(path) as file:
             rows = file.metadata.num_rows
-            columns = [name for name in file.schema_arrow.names if name not in without]
+            renamed = legacy.renamed_columns(file.schema_arrow.names)
+            columns = [name for name in file.schema_arrow.names if renamed.get(name, name) not in without]
             text = (file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"{}").decode(errors="replace")
             if rows <= MAX_ROWS:
                 table = file.read(columns=columns, use_pandas_metadata=False).to_pandas(ignore_metadata=True)

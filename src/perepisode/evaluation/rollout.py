@@ -222,7 +222,7 @@ def _table(agents, config: EvalConfig, program, members: Population, stats, acti
             table[f"info_{name}"] = counts
         keys = jax.vmap(partial(episode_key, members.keys[index]))(jnp.asarray(totals.episode_id))
         table["reset_key"] = _hex(jax.vmap(reset_key)(keys))
-        table["policy_key"] = _hex(keys)
+        table["episode_key"] = _hex(keys)
         table["actions"] = [
             actions[t - n + 1 : t + 1, index, e].tobytes() for t, e, n in zip(steps, envs, totals.length)
         ]

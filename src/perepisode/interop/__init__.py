@@ -1,4 +1,4 @@
-"""Doors: our worlds in other libraries' hands.  Each door is a module that needs its library, and nothing else does."""
+"""Adapters: perepisode's environments in other libraries.  Each adapter is a module that alone needs its library."""
 
 from importlib import import_module
 from types import ModuleType
@@ -6,11 +6,14 @@ from types import ModuleType
 from perepisode.lazy import missing_message
 
 
-def library(name: str, door: str, extra: str = "") -> ModuleType:
-    """Somebody else's module; where it is missing, one line says what to install: the door's own extra, or another."""
+def import_optional(name: str, adapter: str, extra: str = "") -> ModuleType:
+    """Import a module of another library; the error for a missing one names the extra to install.
+
+    The extra has the adapter's name unless another is given.
+    """
     try:
         return import_module(name)
     except ImportError as error:
         missing = (error.name or name).partition(".")[0]
-        said = missing_message(f"perepisode.interop.{door}", [missing], extra or door)
-        raise ModuleNotFoundError(said, name=missing) from None
+        message = missing_message(f"perepisode.interop.{adapter}", [missing], extra or adapter)
+        raise ModuleNotFoundError(message, name=missing) from None

@@ -1,11 +1,11 @@
-"""A world played on and on, as other libraries play: where an episode ends, the next one begins within the same step.
+"""Auto-reset for other libraries: in the step that ends an episode, the next episode begins.
 
-Making a world is dear, taking a step is cheap.  Under `jax.vmap` an `if` computes both sides, so an automatic reset
-written as one makes as many worlds in every step as are played.  Here a batch is reset as a whole: every place keeps
-a spare world for its next episode, and when a place that has none needs one, all that are missing are made together.
+A reset is expensive and a step is cheap.  Under `jax.vmap` a conditional computes both branches, so a conditional reset
+would reset every environment in every step.  Here the batch is reset as a whole: every environment keeps a spare reset
+state for its next episode, and when one without a spare needs it, all missing spares are generated together.
 
-The episodes of a place follow from the key that it was reset with: its n-th episode is the same whatever the batch, and
-can be lived again from that key, n and its actions (`fresh.py` has the keys).
+The episodes of an environment follow from the key of its reset: its n-th episode is the same in any batch, and can be
+replayed from that key, n and its actions (environments/reset_pool.py derives the keys).
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree
 
 REWARDS = ("task", "penalised", "vector")
-SHARE = 16  # of a batch, one in so many is made or moved at a time
-MADE = 4  # of a batch, one in so many is made at a time on a GPU, which a sixteenth does not keep busy
+SHARE = 16  # a sixteenth of the batch is generated or assigned at a time
+GPU_SHARE = 4  # a quarter is generated at a time on a GPU, which a sixteenth does not keep busy
 
 
 @pytree
 class EnvState:
-    """One place, amid an episode."""
+    """One environment during an episode."""
 
     env_state: State
-    spare: State  # the world of its next episode, if it is ready
+    spare: State  # the reset state of the next episode, if `ready`
     ready: jax.Array  # bool
-    key: jax.Array  # uint32[2], what it was reset with
-    episode_id: jax.Array  # int32, number of this episode; 0 for the first
-    time: jax.Array  # int32, steps taken in it
-    cost: jax.Array  # float32, violations in it
-    cause: jax.Array  # int32, EndCause: RUNNING until the world itself ends it
+    key: jax.Array  # uint32[2], the key of the reset
+    episode_id: jax.Array  # int32, 0 for the first episode
+    time: jax.Array  # int32, steps in this episode
+    cost: jax.Array  # float32, violations in this episode
+    cause: jax.Array  # int32, EndCause: RUNNING until the environment ends the episode
 
-    def how_ended(self, max_episode_steps: jax.Array | int) -> tuple[jax.Array, jax.Array]:
-        """Whether it terminated, and whether it was truncated: by the world's own clock, or after `longest` steps."""
+    def end_flags(self, max_episode_steps: jax.Array | int) -> tuple[jax.Array, jax.Array]:
+        """Terminated, and truncated by a timeout of the environment or after `max_episode_steps`."""
         running, timeout = self.cause == EndCause.RUNNING, self.cause == EndCause.TIMEOUT
         return ~(running | timeout), timeout | (running & (self.time >= max_episode_steps))
 
 
 @pytree
 class TimeStep:
-    """What one step brought."""
+    """The result of one step."""
 
-    observation: jax.Array  # of the next episode where one ended
-    final_observation: jax.Array  # of this episode, its last where it ended
+    observation: jax.Array  # the first of the next episode if this step ended one
+    final_observation: jax.Array  # of this episode, the last if this step ended it
     reward: jax.Array
     outcome: Outcome
-    episode_cost: jax.Array  # float32, violations in this episode, those of this step among them
-    terminated: jax.Array  # bool: by death, or because the game is won
-    truncated: jax.Array  # bool: because time was up
+    episode_cost: jax.Array  # float32, violations in this episode, including this step
+    terminated: jax.Array  # bool: death or victory
+    truncated: jax.Array  # bool: time limit
 
     @property
     def ended(self) -> jax.Array:
@@ -67,10 +67,10 @@ class TimeStep:
 
 @dataclass(frozen=True)
 class AutoResetEnv:
-    """A world, the dilemma whose violations are its cost, and what it pays.
+    """An environment, the dilemma whose violations are its cost, and its reward.
 
-    `reward` is the task's own; or `penalised`, less `price` for each violation; or a `vector` of the task's own reward
-    and of minus the violations.
+    `reward` is "task", the task reward; "penalised", the task reward minus `price` per violation; or "vector", the task
+    reward and the negative number of violations.
     """
 
     env: Environment
@@ -82,19 +82,19 @@ class AutoResetEnv:
         check_choice("dilemma", self.dilemma, self.env.dilemmas)
         check_choice("reward", self.reward, REWARDS)
         if self.reward == "penalised" and self.price is None:
-            raise ConfigError("reward='penalised' needs price=, what is taken off for each violation")
+            raise ConfigError("reward='penalised' needs price=, the penalty per violation")
         if self.reward != "penalised" and self.price is not None:
-            raise ConfigError(f"reward={self.reward!r}, price={self.price!r}: a price belongs to reward='penalised'")
+            raise ConfigError(f"reward={self.reward!r}, price={self.price!r}: price needs reward='penalised'")
         if self.price is not None and not _is_price(self.price):
-            raise ConfigError(f"price={self.price!r}: use a number from 0 on")
+            raise ConfigError(f"price={self.price!r}: use a number of at least 0")
 
     @classmethod
     def of(cls, env: Any, dilemma: str | None, reward: str, price: float | None, options: dict) -> AutoResetEnv:
-        """By the world's name, file.py:Class or class, and its options; its first dilemma unless one is named."""
+        """From an environment, its class, its name or file.py:Class; by default with its first dilemma."""
         if isinstance(env, str | type):
             env = environments.make(plugins.resolve("env", env, environments.ENVIRONMENTS), **options)
         elif options:
-            raise ConfigError(f"{env.name} is made already: give its options to it ({', '.join(options)})")
+            raise ConfigError(f"{env.name} is an instance; give its options to its constructor ({', '.join(options)})")
         return cls(check_env.check(env), dilemma or env.dilemmas[0], reward, price)
 
     @property
@@ -102,157 +102,162 @@ class AutoResetEnv:
         return self.env.footprint().features
 
     def reset(self, key: Key) -> tuple[jax.Array, EnvState]:
-        """The first episode of that key."""
-        words = _words(key)
-        env = _made(self.env, words, jnp.int32(0))
-        nought, running = jnp.int32(0), jnp.int32(EndCause.RUNNING)
-        state = EnvState(env, env, jnp.zeros((), bool), words, nought, nought, jnp.float32(0), running)
-        return self.see(env), state
+        """Begin the first episode of this key."""
+        key_data = _key_data(key)
+        env_state = _reset_state(self.env, key_data, jnp.int32(0))
+        zero, running = jnp.int32(0), jnp.int32(EndCause.RUNNING)
+        state = EnvState(env_state, env_state, jnp.zeros((), bool), key_data, zero, zero, jnp.float32(0), running)
+        return self.observe(env_state), state
 
     def step(self, state: EnvState, action: jax.Array, max_episode_steps: jax.Array | int) -> tuple[EnvState, TimeStep]:
-        """One step; the next episode has begun where this one ended, by itself or after `longest` steps."""
-        after, timestep = self.step_only(state, action, max_episode_steps)
-        after, observation = self.begin_next(timestep.ended, after, timestep.final_observation)
+        """One step, and the reset if it ended the episode or reached `max_episode_steps`."""
+        after, timestep = self.step_env(state, action, max_episode_steps)
+        after, observation = self.reset_where(timestep.ended, after, timestep.final_observation)
         return after, replace(timestep, observation=observation)
 
-    def begin_next(self, where: jax.Array, state: EnvState, observation: jax.Array) -> tuple[EnvState, jax.Array]:
-        """The place's next episode and what is seen of it if `where`, else what was given."""
+    def reset_where(self, where: jax.Array, state: EnvState, observation: jax.Array) -> tuple[EnvState, jax.Array]:
+        """Begin the next episode if `where`; returns the state and the first observation, otherwise its arguments."""
         batch = jax.tree.map(lambda leaf: leaf[None], (where, state, observation))
-        return jax.tree.map(lambda leaf: leaf[0], _renewing(self.env)(*batch))
+        return jax.tree.map(lambda leaf: leaf[0], _make_reset_where(self.env)(*batch))
 
-    def step_only(
+    def step_env(
         self, state: EnvState, action: jax.Array, max_episode_steps: jax.Array | int
     ) -> tuple[EnvState, TimeStep]:
-        """One step, and no next episode."""
+        """One step without a reset."""
         episode = reset_pool.episode_key(_key(state.key), state.episode_id)
         key = reset_pool.step_key(episode, state.time)
-        env, outcome = self.env.step(key, state.env_state, _one_of_them(action))
-        outcome = jax.tree.map(jnp.asarray, outcome)  # where a world says 0 or EndCause.RUNNING
+        env_state, outcome = self.env.step(key, state.env_state, _checked_action(action))
+        outcome = jax.tree.map(jnp.asarray, outcome)  # an environment may return 0 or EndCause.RUNNING
         cost = state.cost + self.cost(outcome)
-        after = replace(state, env_state=env, time=state.time + 1, cost=cost, cause=outcome.end_cause.astype(jnp.int32))
-        seen, (terminated, truncated) = self.see(env), after.how_ended(max_episode_steps)
-        return after, TimeStep(seen, seen, self._pay(outcome), outcome, after.cost, terminated, truncated)
+        cause = outcome.end_cause.astype(jnp.int32)
+        after = replace(state, env_state=env_state, time=state.time + 1, cost=cost, cause=cause)
+        observation, (terminated, truncated) = self.observe(env_state), after.end_flags(max_episode_steps)
+        reward = self._reward(outcome)
+        return after, TimeStep(observation, observation, reward, outcome, after.cost, terminated, truncated)
 
     def cost(self, outcome: Outcome) -> jax.Array:
-        """float32: violations of the chosen dilemma."""
+        """float32: violations of this dilemma."""
         return outcome.violations[self.env.dilemmas.index(self.dilemma)].astype(jnp.float32)
 
     def info(self, timestep: TimeStep) -> dict[str, jax.Array]:
-        """The step's cost and its episode's so far, its violations of every dilemma, and what the task itself paid."""
+        """Cost of the step and of the episode so far, violations of every dilemma, and the task reward."""
         outcome = timestep.outcome
         counts = {f"violations_{name}": count for name, count in zip(self.env.dilemmas, outcome.violations)}
         costs = {"cost": self.cost(outcome), "episode_cost": timestep.episode_cost}
         return {**costs, **counts, "task_reward": outcome.task_reward}
 
-    def _pay(self, outcome: Outcome) -> jax.Array:
+    def _reward(self, outcome: Outcome) -> jax.Array:
         task, cost = outcome.task_reward.astype(jnp.float32), self.cost(outcome)
         if self.reward == "vector":
             return jnp.stack([task, -cost])
         return task if self.price is None else task - self.price * cost
 
-    def see(self, env: State) -> jax.Array:
-        return self.env.vector(self.env.observe(env))
+    def observe(self, env_state: State) -> jax.Array:
+        return self.env.vector(self.env.observe(env_state))
 
 
 def _is_price(price: Any) -> bool:
     return isinstance(price, Real) and not isinstance(price, bool) and 0 <= float(price) < math.inf
 
 
-def _words(key: Key) -> jax.Array:
-    """uint32[2]: a key as plain numbers, which every library can copy; old keys and new ones, of any kind."""
+def _key_data(key: Key) -> jax.Array:
+    """uint32[2]: a key, new-style or legacy and of any implementation, as numbers that every library can copy."""
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         key = jax.random.wrap_key_data(key)
-    first, more = jnp.split(jax.random.key_data(key), [2])
-    for word in more:  # of a longer key; bits drawn from it would depend on the batch
-        first = jax.random.key_data(jax.random.fold_in(_key(first), word))
-    return first
+    data, rest = jnp.split(jax.random.key_data(key), [2])
+    for word in rest:  # of a longer key, whose random bits would depend on the batch
+        data = jax.random.key_data(jax.random.fold_in(_key(data), word))
+    return data
 
 
-def _one_of_them(action: Any) -> jax.Array:
-    """An action of one place."""
+def _checked_action(action: Any) -> jax.Array:
+    """The action of one environment as int32."""
     action = jnp.asarray(action)
     if action.shape or not jnp.issubdtype(action.dtype, jnp.integer):
-        raise ConfigError(f"an action of one place is {check_env.array_type(action)}; it must be one whole number")
+        raise ConfigError(
+            f"the action of an environment is {check_env.array_type(action)}; it must be one whole number"
+        )
     return action.astype(jnp.int32)
 
 
-def _key(words: jax.Array) -> Key:
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
+def _key(data: jax.Array) -> Key:
+    return jax.random.wrap_key_data(data, impl="threefry2x32")
 
 
-def _made(env: Environment, words: jax.Array, episode_id: jax.Array) -> State:
-    return env.reset(reset_pool.reset_key(reset_pool.episode_key(_key(words), episode_id)))
+def _reset_state(env: Environment, key_data: jax.Array, episode_id: jax.Array) -> State:
+    return env.reset(reset_pool.reset_key(reset_pool.episode_key(_key(key_data), episode_id)))
 
 
-def _renewing(env: Environment):
-    """A function of a batch of places, [place, ...], that begins the next episode where one ended.
+def _make_reset_where(env: Environment):
+    """A function of a batch, [env, ...], that begins the next episode in the environments whose episode ended.
 
-    `vmap` over it makes one larger batch, however many times.
+    `vmap` over it, at any depth, flattens to one larger batch.
     """
 
-    def make_and_serve(carry):
+    def fill_and_assign(carry):
         state, observation, waiting = carry
-        return _served(env, _with_spares(env, waiting, state), observation, waiting)
+        return _assign_spares(env, _fill_spares(env, waiting, state), observation, waiting)
 
     @jax.custom_batching.custom_vmap
-    def renewed(ended, state, observation):
+    def reset_where(ended, state, observation):
         carry = (state, observation, ended)
-        if jax.default_backend() == "gpu":  # nearly always enough, as in fresh.assign_resets
-            carry = _served(env, *carry)
-        return jax.lax.while_loop(lambda carry: carry[2].any(), make_and_serve, carry)[:2]
+        if jax.default_backend() == "gpu":  # nearly always enough, as in reset_pool.assign_resets
+            carry = _assign_spares(env, *carry)
+        return jax.lax.while_loop(lambda carry: carry[2].any(), fill_and_assign, carry)[:2]
 
-    @renewed.def_vmap
-    def _(size: int, batched: Sequence[Any], *given):
-        spread = jax.tree.map(
-            lambda leaf, own: leaf if own else jnp.broadcast_to(leaf, (size, *leaf.shape)), given, tuple(batched)
+    @reset_where.def_vmap
+    def _(size: int, batched: Sequence[Any], *arguments):
+        broadcast = jax.tree.map(
+            lambda leaf, own: leaf if own else jnp.broadcast_to(leaf, (size, *leaf.shape)), arguments, tuple(batched)
         )
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), spread)
-        after = jax.tree.map(lambda leaf: leaf.reshape(size, -1, *leaf.shape[1:]), renewed(*flat))
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), broadcast)
+        after = jax.tree.map(lambda leaf: leaf.reshape(size, -1, *leaf.shape[1:]), reset_where(*flat))
         return after, jax.tree.map(lambda _: True, after)
 
-    return renewed
+    return reset_where
 
 
-def _with_spares(env: Environment, waiting: jax.Array, state: EnvState) -> EnvState:
-    """Every place that waits has a spare: if one had none, all that are missing are made."""
+def _fill_spares(env: Environment, waiting: jax.Array, state: EnvState) -> EnvState:
+    """If a waiting environment has no spare, generate all missing spares."""
     needed = (waiting & ~state.ready).any()
 
     def missing(carry):
         return needed & ~carry[1].all()
 
-    def make(carry):
+    def generate(carry):
         spare, ready = carry
-        places = _first(~ready, MADE if jax.default_backend() == "gpu" else SHARE)
-        worlds = jax.vmap(partial(_made, env))(state.key[places], state.episode_id[places] + 1)
-        return _put(spare, places, worlds), ready.at[places].set(True, mode="drop")
+        indices = _first_indices(~ready, GPU_SHARE if jax.default_backend() == "gpu" else SHARE)
+        states = jax.vmap(partial(_reset_state, env))(state.key[indices], state.episode_id[indices] + 1)
+        return _scatter(spare, indices, states), ready.at[indices].set(True, mode="drop")
 
-    spare, ready = jax.lax.while_loop(missing, make, (state.spare, state.ready))
+    spare, ready = jax.lax.while_loop(missing, generate, (state.spare, state.ready))
     return replace(state, spare=spare, ready=ready)
 
 
-def _served(env: Environment, state: EnvState, observation: jax.Array, waiting: jax.Array):
-    """The spares of the first places that wait put in their worlds' places: states are large, and most play on."""
-    at_hand = waiting & state.ready
-    places = _first(at_hand, SHARE)
-    served = at_hand & (jnp.cumsum(at_hand) <= len(places))
-    seen = jax.vmap(lambda one: env.vector(env.observe(one)))(jax.tree.map(lambda leaf: leaf[places], state.spare))
+def _assign_spares(env: Environment, state: EnvState, observation: jax.Array, waiting: jax.Array):
+    """Move spares into the first waiting environments; few at a time, because states are large."""
+    available = waiting & state.ready
+    indices = _first_indices(available, SHARE)
+    assigned = available & (jnp.cumsum(available) <= len(indices))
+    spares = jax.tree.map(lambda leaf: leaf[indices], state.spare)
+    first_observations = jax.vmap(lambda spare: env.vector(env.observe(spare)))(spares)
     begun = replace(
         state,
-        env_state=reset_pool.scatter_states(state.env_state, state.spare, served, places),
-        ready=state.ready & ~served,
-        episode_id=state.episode_id + served,
-        time=jnp.where(served, 0, state.time),
-        cost=jnp.where(served, 0, state.cost),
-        cause=jnp.where(served, EndCause.RUNNING, state.cause),
+        env_state=reset_pool.scatter_states(state.env_state, state.spare, assigned, indices),
+        ready=state.ready & ~assigned,
+        episode_id=state.episode_id + assigned,
+        time=jnp.where(assigned, 0, state.time),
+        cost=jnp.where(assigned, 0, state.cost),
+        cause=jnp.where(assigned, EndCause.RUNNING, state.cause),
     )
-    return begun, _put(observation, places, seen), waiting & ~served
+    return begun, _scatter(observation, indices, first_observations), waiting & ~assigned
 
 
-def _first(wanted: jax.Array, share: int) -> jax.Array:
-    """The first places where it is true, as many as are treated at once; those beyond lie outside the batch."""
-    size = wanted.shape[0]
-    return jnp.nonzero(wanted, size=max(1, size // share), fill_value=size)[0]
+def _first_indices(mask: jax.Array, share: int) -> jax.Array:
+    """The first indices where `mask` is true, a fixed share of the batch; unused entries are out of bounds."""
+    size = mask.shape[0]
+    return jnp.nonzero(mask, size=max(1, size // share), fill_value=size)[0]
 
 
-def _put(whole: Any, places: jax.Array, few: Any) -> Any:
-    return jax.tree.map(lambda leaf, new: leaf.at[places].set(new, mode="drop"), whole, few)
+def _scatter(batch: Any, indices: jax.Array, new: Any) -> Any:
+    return jax.tree.map(lambda leaf, new: leaf.at[indices].set(new, mode="drop"), batch, new)

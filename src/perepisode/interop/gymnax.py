@@ -1,12 +1,12 @@
-"""Our worlds as gymnax environments.
+"""Environments for gymnax.
 
     env, params = make("craftax", dilemma="no_killing")
     observation, state = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
     step = jax.vmap(env.step, in_axes=(0, 0, 0, None))
     observation, state, reward, terminated, truncated, info = step(keys, state, actions, params)
 
-`step` begins the next episode where one ended.  All randomness comes from the key that `reset` was given, so that an
-episode can be lived again from it; the key that `step` is given changes nothing.
+`step` resets automatically.  All randomness comes from the key of `reset`, so that every episode can be replayed from
+it; the key of `step` is ignored.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 from perepisode.config import ConfigError
 from perepisode.environments import base
 from perepisode.environments.base import UNLIMITED_STEPS, Key
-from perepisode.environments.gymnax_adapter import from_gymnax  # noqa: F401  the other way: theirs as one of ours
-from perepisode.interop import library
+from perepisode.environments.gymnax_adapter import from_gymnax  # noqa: F401  the opposite direction
+from perepisode.interop import import_optional
 from perepisode.interop.autoreset import AutoResetEnv, EnvState
 from perepisode.lazy import jax, jnp
 
-_environment = library("gymnax.environments.environment", "gymnax")
-_spaces = library("gymnax.environments.spaces", "gymnax")
+_environment = import_optional("gymnax.environments.environment", "gymnax")
+_spaces = import_optional("gymnax.environments.spaces", "gymnax")
 EnvParams = _environment.EnvParams
 
 
@@ -36,22 +36,23 @@ def make(
     step_api: str = "6-tuple",
     **options: Any,
 ) -> tuple[GymnaxEnv, Any]:
-    """A world by its name as a gymnax environment, and its parameters; `options` are the world's own.
+    """An environment as a gymnax environment, and its parameters; `options` are the environment's settings.
 
-    `reward` is "task", "penalised" (then `price` is taken off for each violation) or "vector" (the task's reward, minus
-    the violations).  `step_api="5-tuple"` is for libraries that unpack five: it joins terminated and truncated to one `done`, and
-    leaves the last observation out of `info`, because their scripts keep or average whatever stands there.
+    `reward` is "task", "penalised" (the task reward minus `price` per violation) or "vector" (the task reward and the
+    negative number of violations).  `step_api="5-tuple"` is for libraries that unpack five values: it merges terminated
+    and truncated into one `done`, and omits the final observation from `info`, because their scripts store or average
+    everything in it.
     """
-    made = GymnaxEnv(AutoResetEnv.of(env, dilemma, reward, price, options), step_api)
-    return made, made.default_params
+    adapter = GymnaxEnv(AutoResetEnv.of(env, dilemma, reward, price, options), step_api)
+    return adapter, adapter.default_params
 
 
 class GymnaxEnv(_environment.Environment):
-    """Equal ones have equal hashes, so that copies share what has been compiled."""
+    """Equal environments have equal hashes, so that copies share compiled programs."""
 
     def __init__(self, autoreset: AutoResetEnv, step_api: str = "6-tuple"):
         if step_api not in ("5-tuple", "6-tuple"):
-            raise ConfigError(f"step_api={step_api!r}: choose 6-tuple, or 5-tuple with terminated and truncated joined")
+            raise ConfigError(f"step_api={step_api!r}: choose 6-tuple, or 5-tuple with terminated and truncated merged")
         self.autoreset, self.step_api = autoreset, step_api
 
     def __eq__(self, other):
@@ -74,7 +75,7 @@ class GymnaxEnv(_environment.Environment):
 
     @partial(jax.jit, static_argnames=("self",))
     def step(self, key: Key, state: EnvState, action: jax.Array, params: Any = None) -> tuple:
-        """Six values: observation, state, reward, terminated, truncated, info; or five."""
+        """Observation, state, reward, terminated, truncated, info; a 5-tuple has one `done` instead of two flags."""
         params = self.default_params if params is None else params
         state, timestep = self.autoreset.step(state, action, params.max_steps_in_episode)
         info = self.autoreset.info(timestep) | {"terminated": timestep.terminated, "truncated": timestep.truncated}
@@ -87,18 +88,18 @@ class GymnaxEnv(_environment.Environment):
         return self.autoreset.reset(key)
 
     def step_env(self, key: Key, state: EnvState, action: jax.Array, params: Any) -> tuple:
-        """A step that begins no next episode: observation, state, reward, terminated, info."""
-        state, timestep = self.autoreset.step_only(state, action, params.max_steps_in_episode)
+        """A step without a reset: observation, state, reward, terminated, info."""
+        state, timestep = self.autoreset.step_env(state, action, params.max_steps_in_episode)
         return timestep.observation, state, timestep.reward, timestep.terminated, self.autoreset.info(timestep)
 
     def is_terminated(self, state: EnvState, params: Any = None) -> jax.Array:
-        return state.how_ended(UNLIMITED_STEPS)[0]
+        return state.end_flags(UNLIMITED_STEPS)[0]
 
     def is_truncated(self, state: EnvState, params: Any) -> jax.Array:
-        return state.how_ended(params.max_steps_in_episode)[1]
+        return state.end_flags(params.max_steps_in_episode)[1]
 
     def get_obs(self, state: EnvState, params: Any = None, key: Key | None = None) -> jax.Array:
-        return self.autoreset.see(state.env_state)
+        return self.autoreset.observe(state.env_state)
 
     @property
     def num_actions(self) -> int:

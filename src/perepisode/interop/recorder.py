@@ -1,10 +1,10 @@
-"""Any Gymnasium environment whose info has a cost, with every episode entered into a table that `report` reads.
+"""Records the episodes of any Gymnasium environment with a cost in its info, as a table that `report` reads.
 
     env = record(env, "episodes.parquet", method="PPO-Lagrangian", seed=3, arm="d=25")
-    ...                                       # play as always, one environment or a vector of them
-    env.close()                               # writes the table; env.table() has it before
+    ...                                       # use it as before, single or vectorised
+    env.close()                               # writes the table; env.table() returns it earlier
 
-One file an agent and seed; `perepisode report *.parquet` joins them.
+Use one file per agent and seed; `perepisode report *.parquet` joins them.
 """
 
 from __future__ import annotations
@@ -18,170 +18,171 @@ import pandas as pd
 
 from perepisode.config import ConfigError
 from perepisode.evaluation import episodes
-from perepisode.interop import library
+from perepisode.interop import import_optional
 
-gymnasium = library("gymnasium", "recorder", "gymnasium")
+gymnasium = import_optional("gymnasium", "recorder", "gymnasium")
 NEXT_STEP, SAME_STEP = gymnasium.vector.AutoresetMode.NEXT_STEP, gymnasium.vector.AutoresetMode.SAME_STEP
 
 
 def record(
-    env: Any, path: str | Path, *, method: str, seed: int, first: int | None = None, **columns: Any
+    env: Any, path: str | Path, *, method: str, seed: int, episodes_per_env: int | None = None, **columns: Any
 ) -> _Recorder | _VectorRecorder:
-    """The same environment, which keeps a row of every episode that ends; `columns` are the same in every row.
+    """Wrap an environment so that every finished episode becomes a row; `columns` are constant columns.
 
-    The return is the sum of `info["task_reward"]` where there is one, as in our own worlds, else of the reward.
-    With `first`, as in `evaluate`, later episodes of a place have no row; `env.complete` says when every place has its
-    own, and a table that is written before then is refused: its episodes would be the short ones.  A table of the same
-    agent that stands there is replaced, one of another agent is not.
+    The return sums `info["task_reward"]` if it exists, as in perepisode's environments, otherwise the reward.
+
+    `episodes_per_env`, as in `evaluate`, records only the first episodes of every environment.  `env.complete` tells
+    when all are recorded; writing the table earlier raises ConfigError, as short episodes would be over-represented.
+    An existing table of the same agent is replaced, one of another agent is not.
     """
-    columns = {"method": method, "seed": seed, **_known(env), **columns}
+    if "first" in columns:
+        raise ConfigError("first is now called episodes_per_env; rename it")
+    columns = {"method": method, "seed": seed, **_known_columns(env), **columns}
     vector = isinstance(env, gymnasium.vector.VectorEnv)
-    ledger = _Ledger(env.num_envs if vector else 1, Path(path), columns, first)
-    return (_VectorRecorder if vector else _Recorder)(env, ledger)
+    recording = _Recording(env.num_envs if vector else 1, Path(path), columns, episodes_per_env)
+    return (_VectorRecorder if vector else _Recorder)(env, recording)
 
 
-class _Ledger:
-    """Sums of the episodes that go on in each place, and a row of each that ended."""
+class _Recording:
+    """The sums of the running episode of each environment, and a row for each finished one."""
 
-    def __init__(self, places: int, path: Path, columns: dict[str, Any], first: int | None):
+    def __init__(self, envs: int, path: Path, columns: dict[str, Any], episodes_per_env: int | None):
         if path.suffix != ".parquet":
-            raise ConfigError(f"{path}: an episodes table is written as parquet; give it the ending .parquet")
-        if first is not None and first < 1:
-            raise ConfigError(f"first={first}: of every place at least one episode is kept")
+            raise ConfigError(f"{path}: an episodes table is a parquet file; use the suffix .parquet")
+        if episodes_per_env is not None and episodes_per_env < 1:
+            raise ConfigError(f"episodes_per_env={episodes_per_env}; use at least 1")
         if path.exists():
             _check_same_agent(path, columns)
-        self.path, self.columns, self.first = path, columns, first
-        self.sums: list[dict[str, float]] = [{} for _ in range(places)]
-        self.ended = [0] * places
-        self.over = [False] * places  # until the next episode begins
+        self.path, self.columns, self.episodes_per_env = path, columns, episodes_per_env
+        self.sums: list[dict[str, float]] = [{} for _ in range(envs)]
+        self.finished = [0] * envs  # episodes
+        self.ended = [False] * envs  # until the next episode begins
         self.rows: list[dict[str, Any]] = []
 
-    def begin(self, place: int) -> None:
-        self.sums[place], self.over[place] = {}, False
+    def begin(self, env_index: int) -> None:
+        self.sums[env_index], self.ended[env_index] = {}, False
 
-    def add(self, place: int, reward: Any, info: dict[str, Any], ended: bool) -> None:
+    def add(self, env_index: int, reward: Any, info: dict[str, Any], ended: bool) -> None:
         if "cost" not in info:
             found = ", ".join(map(str, info)) or "nothing"
-            raise ConfigError(f"info has no 'cost', only {found}; a recorder adds costs up")
-        if self.over[place]:
-            raise ConfigError("step() after an episode's end: begin the next one with reset()")
-        paid = {"return": _number("reward", info.get("task_reward", reward)), "violations": _cost(info), "length": 1}
-        counts = {name: _number(name, info[name]) for name in info if str(name).startswith("violations_")}
-        step = {**paid, **counts}
-        sums = self.sums[place]
+            raise ConfigError(f"info has no 'cost', only {found}; the recorder needs the cost of every step")
+        if self.ended[env_index]:
+            raise ConfigError("step() after the end of an episode; call reset() first")
+        step = {"return": _number("reward", info.get("task_reward", reward)), "violations": _cost(info), "length": 1}
+        step |= {name: _number(name, info[name]) for name in info if str(name).startswith("violations_")}
+        sums = self.sums[env_index]
         for name, value in step.items():
             sums[name] = sums.get(name, 0) + value
         if ended:
-            where = {"env_index": place, "episode_index": self.ended[place]}
-            if self.first is None or self.ended[place] < self.first:
-                self.rows.append({**self.columns, **where, **sums})
-            self.ended[place] += 1
-            self.sums[place], self.over[place] = {}, True
+            episode = {"env_index": env_index, "episode_index": self.finished[env_index]}
+            if self.episodes_per_env is None or self.finished[env_index] < self.episodes_per_env:
+                self.rows.append({**self.columns, **episode, **sums})
+            self.finished[env_index] += 1
+            self.sums[env_index], self.ended[env_index] = {}, True
 
     @property
     def complete(self) -> bool:
-        """Whether every place has the episodes that are asked of it."""
-        return min(self.ended) >= (self.first or 0)
+        """Whether every environment has finished `episodes_per_env` episodes."""
+        return min(self.finished) >= (self.episodes_per_env or 0)
 
     def table(self) -> pd.DataFrame:
         return pd.DataFrame(self.rows)
 
     def write(self) -> None:
         if not self.complete:
-            few = f"{min(self.ended)} of {self.first} episodes"
-            raise ConfigError(f"{self.path} is not written: a place has {few}; play on until `complete`")
+            finished = f"{min(self.finished)} of {self.episodes_per_env} episodes"
+            raise ConfigError(f"{self.path} is not written: an environment has {finished}; continue until `complete`")
         if self.rows:
             episodes.write(self.table(), self.path)
         else:
-            warnings.warn(f"{self.path} is not written: no episode has ended", stacklevel=3)
+            warnings.warn(f"{self.path} is not written: no episode has finished", stacklevel=3)
 
 
 class _Recorder(gymnasium.Wrapper):
-    def __init__(self, env: Any, ledger: _Ledger):
+    def __init__(self, env: Any, recording: _Recording):
         super().__init__(env)
-        self._ledger = ledger
+        self._recording = recording
 
     def reset(self, **given: Any):
-        self._ledger.begin(0)
+        self._recording.begin(0)
         return self.env.reset(**given)
 
     def step(self, action: Any):
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._ledger.add(0, reward, info, bool(terminated or truncated))
+        self._recording.add(0, reward, info, bool(terminated or truncated))
         return observation, reward, terminated, truncated, info
 
     @property
     def complete(self) -> bool:
-        return self._ledger.complete
+        return self._recording.complete
 
     def table(self) -> pd.DataFrame:
-        return self._ledger.table()
+        return self._recording.table()
 
     def close(self):
         super().close()
-        self._ledger.write()
+        self._recording.write()
 
 
 class _VectorRecorder(gymnasium.vector.VectorWrapper):
-    def __init__(self, env: Any, ledger: _Ledger):
+    def __init__(self, env: Any, recording: _Recording):
         super().__init__(env)
-        self._ledger = ledger
+        self._recording = recording
         self._mode = env.metadata.get("autoreset_mode", NEXT_STEP)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None):
-        chosen = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
-        for place in range(self.num_envs):
-            if chosen[place]:
-                self._ledger.begin(place)
+        mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
+        for i in np.flatnonzero(mask):
+            self._recording.begin(int(i))
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: Any):
         observation, reward, terminated, truncated, info = self.env.step(actions)
         ended = np.logical_or(terminated, truncated)
-        for place in range(self.num_envs):
-            if self._mode is NEXT_STEP and self._ledger.over[place]:
-                self._ledger.begin(place)
+        for i in range(self.num_envs):
+            if self._mode is NEXT_STEP and self._recording.ended[i]:
+                self._recording.begin(i)
                 continue  # this step only began the next episode
-            self._ledger.add(place, reward[place], of_place(info, place), bool(ended[place]))
-            if ended[place] and self._mode is SAME_STEP:
-                self._ledger.begin(place)
+            self._recording.add(i, reward[i], info_of(info, i), bool(ended[i]))
+            if ended[i] and self._mode is SAME_STEP:
+                self._recording.begin(i)
         return observation, reward, terminated, truncated, info
 
     @property
     def complete(self) -> bool:
-        return self._ledger.complete
+        return self._recording.complete
 
     def table(self) -> pd.DataFrame:
-        return self._ledger.table()
+        return self._recording.table()
 
     def close(self, **given: Any):
         super().close(**given)
-        self._ledger.write()
+        self._recording.write()
 
 
 def _check_same_agent(path: Path, columns: dict[str, Any]) -> None:
-    """Before hours are played: seeds recorded one after the other under one name would replace each other."""
-    held = episodes.read_raw(path, without=episodes.REPLAY_COLUMNS)
-    mine = episodes.complete(pd.DataFrame([columns])).iloc[0]
+    """Refuse another agent's file at the start: seeds recorded into one file would replace each other."""
+    existing = episodes.read_raw(path, without=episodes.REPLAY_COLUMNS)
+    new = episodes.complete(pd.DataFrame([columns])).iloc[0]
     for name in dict.fromkeys([*columns, "method", "arm", "dilemma", "environment", "detector", "gamma"]):
-        own = str(mine.get(name, ""))
-        there = held[name].unique() if name in held.columns else [""]
-        others = sorted(set(map(str, there)) - {own})
-        if others:
-            said = f"{name} {others[0] or 'of no name'}, not {own or 'none'}"
-            raise ConfigError(f"{path} holds episodes with {said}; give every agent its own file")
+        own = str(new.get(name, ""))
+        values = existing[name].unique() if name in existing.columns else [""]
+        if others := sorted(set(map(str, values)) - {own}):
+            raise ConfigError(
+                f"{path} has episodes with {name}={others[0]!r}, not {own!r}; give every agent its own file"
+            )
 
 
-def of_place(info: dict[str, Any], place: int) -> dict[str, Any]:
-    """What a vector's info says of one place; of an episode's last step it stands apart if the next began within it."""
-    if "final_info" in info and info["_final_info"][place]:
-        info = info["final_info"]
-    told = [name for name in info if not name.startswith("_") and np.ndim(info[name]) > 0]
-    return {name: info[name][place] for name in told if f"_{name}" not in info or info[f"_{name}"][place]}
+def info_of(infos: dict[str, Any], env_index: int) -> dict[str, Any]:
+    """One environment's info; `final_info` has that of an episode's last step if the next began in the same step."""
+    if "final_info" in infos and infos["_final_info"][env_index]:
+        infos = infos["final_info"]
+    names = [name for name in infos if not name.startswith("_") and np.ndim(infos[name]) > 0]
+    return {name: infos[name][env_index] for name in names if f"_{name}" not in infos or infos[f"_{name}"][env_index]}
 
 
-def _known(env: Any) -> dict[str, str]:
-    """What our own environments say of themselves."""
+def _known_columns(env: Any) -> dict[str, str]:
+    """Columns that perepisode's own environments determine."""
     autoreset = getattr(env.unwrapped, "autoreset", None)
     return {"environment": autoreset.env.name, "dilemma": autoreset.dilemma} if autoreset else {}
 
@@ -189,12 +190,12 @@ def _known(env: Any) -> dict[str, str]:
 def _cost(info: dict[str, Any]) -> float:
     cost = _number("cost", info["cost"])
     if not 0 <= cost < float("inf"):
-        raise ConfigError(f"info['cost'] is {cost}; a cost is a number from zero on")
+        raise ConfigError(f"info['cost'] is {cost}; a cost must be a finite number of at least 0")
     return cost
 
 
 def _number(name: str, value: Any) -> float:
-    """As Python has it, which no sum is too large for; of a vector its first component, which is the task's own."""
+    """A Python number, whose sums do not overflow; of a reward vector the first component, the task reward."""
     first = np.ravel(value)[:1]
     if first.dtype.kind not in "biuf" or not first.size:
         raise ConfigError(f"{name} is {value!r}, which is not a number")

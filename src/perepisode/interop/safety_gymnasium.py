@@ -1,9 +1,9 @@
-"""Our Gymnasium environments in the shape of Safety-Gymnasium's, whose step returns six values.
+"""Environments for Safety-Gymnasium, whose step returns six values.
 
     env = with_cost(gymnasium.make("perepisode.interop.gymnasium:perepisode/Temptation-v0"))
     observation, reward, cost, terminated, truncated, info = env.step(action)
 
-Safety-Gymnasium itself is not needed: code that is written for it asks for this shape and for nothing else.
+Safety-Gymnasium itself is not needed: code written for it relies on this signature only.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 
 from perepisode.config import ConfigError
-from perepisode.interop import library
+from perepisode.interop import import_optional
 
-gymnasium = library("gymnasium", "safety", "train,gymnasium")
+gymnasium = import_optional("gymnasium", "safety_gymnasium", "train,gymnasium")
 
 
 def with_cost(env: Any) -> Any:
-    """The same environment, single or vector, whose step returns the cost after the reward.
+    """Wrap an environment, single or vectorised, so that its step returns the cost after the reward.
 
-    It has to be the last of all wrappers: Gymnasium's own know of five values only.
+    Apply it as the outermost wrapper: Gymnasium's own wrappers expect five values.
     """
     if not hasattr(env.unwrapped, "autoreset"):
-        raise ConfigError(f"{env} is none of perepisode's own, whose info has a cost of every step")
+        raise ConfigError(f"{env} is not an environment of perepisode, whose info has the cost of every step")
     return (_Vector if isinstance(env, gymnasium.vector.VectorEnv) else _Single)(env)
 
 

@@ -2,10 +2,10 @@
 
 An embedding weight starts at about √2/√n with n inputs: 0.016 on Craftax, where about 150 inputs are one at a time.
 A violation moves the paper's ν by 0.2, which hardly reaches the network until those weights have grown: ESR (expected
-scalarised returns) with k = 1 starts to use its budget only after 1.1 to 2.6 × 10⁸ steps.  Scaled by √n / 3, which is
+scalarised returns) with k = 1 starts to use its budget only between 1.1 and 3 × 10⁸ steps.  Scaled by √n / 3, which is
 30 on Craftax and 1 on temptation, a violation moves every unit of the embedding by about a half from the start.  In a
 search over two seeds this taught ESR its budget within 10⁸ steps; a scale three times larger made it overly cautious,
-one three times smaller slowed learning (results/search/README.md; on temptation: benchmarks/told.py).
+one three times smaller slowed learning (results/search/README.md; on temptation: benchmarks/accrued_obs.py).
 """
 
 from __future__ import annotations
@@ -42,4 +42,6 @@ ACCRUED_OBS: dict[str, Callable[[Accrued, int], jax.Array]] = {"paper": paper, "
 def setting(default: str) -> Any:
     """The `accrued_obs` setting of a method; `default` may name an observation that the method defines itself."""
     choices = tuple(dict.fromkeys((*ACCRUED_OBS, default)))
-    return settings.setting(default, "observation of accrued return and violations", choices=choices, later=True)
+    return settings.setting(
+        default, "observation of accrued return and violations", choices=choices, omit_default_from_id=True
+    )

@@ -16,7 +16,12 @@ TOLERATED = {"absolute": 0.0, "calculated": 3.0, "heuristic": math.inf}  # calcu
 class Erm(Objective):
     """ERM: r = r_ext + r_eth; the episode ends once it has more violations than `enforcement` tolerates."""
 
-    enforcement: jax.Array | float = setting("heuristic", "when violations end the episode", choices=TOLERATED)
+    enforcement: jax.Array | float = setting(
+        "heuristic",
+        "when a training episode ends: at its first violation (absolute), its fourth (calculated), or never for "
+        "violations (heuristic)",
+        choices=TOLERATED,
+    )
 
     name, label, colour, marker = "erm", "ERM", "#c472b1", "P"
     swept, constraint = "enforcement", ConstraintType.PRICE

@@ -98,7 +98,7 @@ def replay(row: Mapping[str, Any], env: Environment) -> Replay:
     It ends when the environment ends the episode, or after the last action (then its end cause is `running`).
     """
     actions = _actions(row, env)
-    episode = key_of(row, "policy_key")
+    episode = key_of(row, "episode_key")
     state = _begin(env, key_of(row, "reset_key"))
     milestones, outcomes = [], []
     for index in range(len(actions) // CHUNK + 1):

@@ -46,7 +46,7 @@ class SelectedEpisode:
     def seed_and_settings(self) -> tuple[str, str]:
         """Key and environment settings: episodes that share both have the same start and the same randomness."""
         complete = settings.complete(ENVIRONMENTS[self.row["environment"]], self.env_settings)
-        return str(self.row["policy_key"]), canonical(complete)
+        return str(self.row["episode_key"]), canonical(complete)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from perepisode import metrics
 from perepisode.config import PPOConfig
 from perepisode.environments import ENVIRONMENTS
 from perepisode.report import measurement
-from perepisode.report.formatting import count, number, percent
+from perepisode.report.formatting import count, listed, number, percent
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.pairs import Pair
 from perepisode.report.statistics.points import BINDING_SHARE, PROTOCOLS, Episodes, Point, View
@@ -140,8 +140,8 @@ def _unlike(point: Point) -> Iterator[str]:
     if not low.any() or shares[~low].min() < BINDING_SHARE or expected < BY_CHANCE:
         return
     minority = low if low.sum() <= (~low).sum() else ~low
-    names = " and ".join(str(seed.seed) for seed, unlike in zip(point.seeds, minority) if unlike)
-    own, rest = (" and ".join(map(point.measure.text, means[which])) for which in (minority, ~minority))
+    names = listed(str(seed.seed) for seed, unlike in zip(point.seeds, minority) if unlike)
+    own, rest = (listed(map(point.measure.text, means[which])) for which in (minority, ~minority))
     many = minority.sum() > 1
     yield (
         f"seed{'s' if many else ''} {names} {'are' if many else 'is'} unlike the others "

@@ -93,7 +93,7 @@ def _plain(view: View, compared: list[Pair]) -> dict:
         "measured": measure.name,
         "whole_counts": measure.is_count,
         "limit": measure.limit,
-        "cvar_fraction": measure.alpha,
+        "alpha": measure.alpha,
         "first_agent": chosen.label if chosen else None,
         "fixed_beforehand": matched.prespecified(view),
         "p_corrected_for": sum(pair.p == pair.p for pair in compared),
@@ -215,7 +215,9 @@ def _cards(view: View, chosen: Point, compared: list[Pair]) -> list[Card]:
     tails = [_card(point, chosen.allowed) for point in (pair.other, pair.one)]
     test = f"p {_p(pair.p)}, corrected" if pair.p == pair.p else "no test"
     value = f"{pair.ratio:.1f} ×" if pair.ratio < float("inf") else "–"
-    unit = f"that of {pair.one.label}" + ("" if pair.differ or pair.p != pair.p else ", no significant difference")
+    unit = f"{pair.other.label} / {pair.one.label}" + (
+        "" if pair.differ or pair.p != pair.p else ", no significant difference"
+    )
     detail = f"difference {measure.difference(*pair.tails[:2])} · {test}"
     return [*tails, Card(f"Ratio of {measure.cvar_heading}", pair.other.method, value, unit, detail)]
 
@@ -373,7 +375,7 @@ def _detector_view(episodes: Episodes, view: View) -> Iterator[str]:
         )
         if point.allowed == point.allowed:
             over, seen = percent(exact.p_over.mean), percent(detected.p_over.mean)
-            text += f"; {over} and {seen} of its episodes exceed its budget"
+            text += f"; by the same two counts, {over} and {seen} of its episodes exceed its budget"
         main = view.arm(point.method, point.arm)
         if main is not None:
             text += f". Trained on exact counts, {measure.cvar_heading} is {measure.plus_minus(*main.tail[:2])}"

@@ -1,6 +1,7 @@
 """How figures, tables and sentences write numbers and names."""
 
 import re
+from collections.abc import Iterable
 
 _MANY = ("three", "four", "five", "six", "seven", "eight", "nine")
 _SMALL = dict(enumerate(("no", "one", "two", *_MANY)))
@@ -53,6 +54,12 @@ def times(ratio: float) -> str:
 def in_words(count: int) -> str:
     """A small number as a word."""
     return _SMALL.get(count, str(count))
+
+
+def listed(parts: Iterable[str]) -> str:
+    """ "a, b and c"."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def scientific(value: float) -> str:

@@ -1,6 +1,7 @@
 """Build one self-contained page from episodes tables: read, compare, draw, write."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -128,7 +129,7 @@ def _write(
         "literal": _literal,
         "text_columns": TEXT_COLUMNS,
         "zip": zip,
-        "unbroken": lambda text: text.replace(" %", "\u00a0%"),
+        "unbroken": _unbroken,
         "footer": f"perepisode {perepisode.__version__}. The files of every figure and table are next to this page.",
     }
     write_atomically(out / exports.SUMMARY, exports.summary(finding, about=kicker))
@@ -153,6 +154,11 @@ def _kicker(inputs: Inputs) -> str:
     names = ", ".join(dilemma_name(view.dilemma) for view in inputs.views)
     rows = f"{inputs.episodes.rows:,}".replace(",", "\u2009")
     return f"{inputs.episodes.environment} · {names} · {agents} agents · {rows} episodes"
+
+
+def _unbroken(text: str) -> str:
+    """No line breaks within "10 %" and "p < 0.001"."""
+    return re.sub(r"(?<=\bp) ([<=]) ", "\u00a0\\1\u00a0", text.replace(" %", "\u00a0%"))
 
 
 def _literal(text: str) -> str:

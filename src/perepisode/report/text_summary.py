@@ -24,7 +24,7 @@ def report(inputs: Inputs, finding: Finding) -> None:
 
 
 def evaluated(path: Path) -> None:
-    """Every agent of an episodes table, or one line if a report would reject the table: the evaluation stands."""
+    """Every agent of an episodes table, or one line if a report would reject the table."""
     try:
         _agents(Episodes(episodes.read(path, without=episodes.REPLAY_COLUMNS)))
     except ValueError as error:

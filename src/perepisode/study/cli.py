@@ -3,8 +3,9 @@
 None of these commands starts a device.  The worker processes do.
 """
 
+import shlex
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,15 +23,15 @@ from perepisode.study import matrix, packing, plan, slurm, state
 class RunSelection:
     """The runs: the matrix of an environment or a part of it, and its scale."""
 
-    # Environment: craftax (the paper's 183 runs), temptation (the same in miniature), or your own as file.py:Class.
+    # Environment: craftax (the paper's 183 runs), temptation (the same families in minutes), or yours as file.py:Class.
     env: str = "craftax"
     # Only runs of these dilemmas, methods, families and arms, e.g. no_killing,esr or ser,w=0.3
     only: Annotated[str, tyro.conf.arg(help_behavior_hint="")] = ""
-    # Environment steps per run; default: the environment's own, 1e9 on craftax.
+    # Environment steps per run; default: that of the environment's sweep; 1e9 on craftax, 480,000 on temptation.
     total_timesteps: Annotated[
         float | None, tyro.conf.arg(aliases=("--steps",), metavar="NUMBER", help_behavior_hint="")
     ] = like(Run, "total_timesteps", None)
-    # Seeds; default: 42 123 7.
+    # Seeds; default: those of the environment's sweep, 42 123 7 unless it declares others.
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...", help_behavior_hint="")] = like(Run, "seed", ())
     extra_baselines: bool = False  # Add the baselines that are not in the paper: saute, pid_lagrangian, cvar, chance.
 
@@ -70,7 +71,7 @@ class PackedSelection(RunSelection):
 
     # Runs per population; 0: the fastest number that fits the device.
     pack: int = setting(0, low=0)
-    # GiB of memory of the device that will train; 0: of this machine's.
+    # Memory of the training device in GiB; 0: what this machine reports, or 80 in `study submit`.
     memory: float = setting(0.0, low=0)
     # Measurement of `perepisode bench` (JSON), for better estimates of time and memory.
     bench: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
@@ -81,6 +82,17 @@ class PackedSelection(RunSelection):
         runs = self.runs()
         bench = packing.bench_of(self.bench, runs[0])
         return plan.compose(runs, packing.size_for(runs[0], self.device(), bench, self.pack))
+
+    def command(self, action: str) -> str:
+        """`perepisode study <action>` with the same selection and packing, as a line to paste into a shell."""
+        words = ["perepisode", "study", action, "--env", self.env, "--out", str(self.out)]
+        for option in fields(PackedSelection):
+            value = getattr(self, option.name)
+            if option.name not in ("env", "out") and value != option.default:
+                values = [] if value is True else value if isinstance(value, tuple) else [value]
+                texts = (f"{one:.15g}" if isinstance(one, float) else str(one) for one in values)
+                words += ["--" + option.name.replace("_", "-"), *texts]
+        return shlex.join(words)
 
     def device(self):
         device = packing.this_machine()
@@ -99,7 +111,7 @@ class PlanCommand(PackedSelection):
         device, study = self.device(), self.study()
         bench = packing.bench_of(self.bench, study.tasks[0].members[0].run())
         print(listing.plan_text(study, bench, device, self.gpus), end="")
-        print(f"next: perepisode study run --env {self.env} --out {self.out}")
+        print(f"next: {self.command('run')}")
         return 0
 
 

@@ -153,7 +153,7 @@ def only(found: Mapping[str, list[Run]], words: str) -> dict[str, list[Run]]:
     }
     if not any(chosen.values()):
         listed = "; ".join(f"{name}: {', '.join(sorted(words))}" for name, words in wanted.items())
-        raise ConfigError(f"--only {words} leaves no run: none has one of each of these: {listed}")
+        raise ConfigError(f"--only {words} matches no run: none has all of {listed}")
     return {family: runs for family, runs in chosen.items() if runs}
 
 
@@ -175,5 +175,6 @@ def _attribute(found: Mapping[str, list[Run]], word: str) -> str:
             return attribute
     elsewhere = {name for env in ENVIRONMENTS.values() for name in env.dilemmas}
     hint = " (a dilemma of another --env)" if word in elsewhere else ""
-    listed = "; ".join(f"{attribute}: {', '.join(sorted(words))}" for attribute, words in known.items())
-    raise ConfigError(f"--only {word!r} is unknown{hint}; {listed}")
+    raise ConfigError(
+        f"--only {word!r} is unknown{hint}; give a dilemma, method, family or arm that `perepisode matrix` lists"
+    )

@@ -71,7 +71,7 @@ def bench_of(path: Path | None, run: Run) -> BenchResult:
         return BenchResult(float(best["steps_per_second"]), bytes_per_run, int(best["runs"]), device, str(path))
     except ConfigError as error:
         raise ConfigError(f"--bench is not a benchmark: {error}") from None
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else safe_io.first_line(error)
         raise ConfigError(f"--bench {path} is not a benchmark ({reason}); make one with `perepisode bench`") from None
 

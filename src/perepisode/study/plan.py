@@ -26,7 +26,7 @@ from perepisode.settings import setting
 from perepisode.study import matrix, packing
 
 FORMAT = 2
-KINDS = ("train", "judge", "distill", "exact", "replay", "report")  # of tasks; see run_task.KINDS
+KINDS = ("train", "evaluate", "distill", "exact", "replay", "report")  # of tasks; see run_task.KINDS
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Member:
 class Task:
     """One unit of work.
 
-    train: train and evaluate a pack of runs; judge: evaluate trained agents; distill: fit a dilemma's utility;
+    train: train and evaluate a pack of runs; evaluate: evaluate trained agents; distill: fit a dilemma's utility;
     exact: compute the miniature's optima; replay: replay the worst episodes; report: write the report.
     """
 
@@ -101,7 +101,7 @@ class Study:
 
 def compose_evaluation(env: str, packs: Sequence[Sequence[str]]) -> Study:
     """A study of trained agents: evaluate them, replay some of their episodes, report."""
-    evaluated = [Task(f"judge-{i:02d}", "judge", agents=tuple(names)) for i, names in enumerate(packs, 1)]
+    evaluated = [Task(f"evaluate-{i:02d}", "evaluate", agents=tuple(names)) for i, names in enumerate(packs, 1)]
     replay = Task("replay", "replay", tuple(task.name for task in evaluated))
     report = Task("report", "report", tuple(task.name for task in (*evaluated, replay)))
     return Study(env, (*evaluated, replay, report), ENVIRONMENTS[env].eval_config)
@@ -165,8 +165,8 @@ def save(study: Study, out: Path) -> Study:
         known = load(out)
         if known.id != study.id:
             raise ConfigError(
-                f"{out} holds another study ({known.id}: {known.runs} runs on {known.env}), "
-                f"not this one ({study.id}: {study.runs} runs on {study.env}); choose another --out"
+                f"{out} holds another study ({_about(known)}), not this one ({_about(study)}); "
+                f"{len(_run_ids(known) & _run_ids(study))} runs are in both; choose another --out"
             )
         return known
     other = next(Path(out).glob("*"), None) if Path(out).is_dir() else None
@@ -175,6 +175,18 @@ def save(study: Study, out: Path) -> Study:
     content = {"format": FORMAT, "id": study.id, **asdict(study), "evaluation": _evaluation(study.evaluation)}
     write_atomically(path, json.dumps(content, indent=1))
     return study
+
+
+def _run_ids(study: Study) -> set[str]:
+    return {member.id for task in study.tasks for member in task.members}
+
+
+def _about(study: Study) -> str:
+    """What distinguishes a study from another, for a message."""
+    members = [member for task in study.tasks for member in task.members]
+    seeds = " ".join(map(str, dict.fromkeys(member.plain.get("seed") for member in members)))
+    steps = " or ".join(f"{steps:.4g}" for steps in dict.fromkeys(member.total_timesteps for member in members))
+    return f"{study.runs} runs on {study.env}" + (f", seeds {seeds}, {steps} steps each" if members else "")
 
 
 def _evaluation(config: EvalConfig) -> dict[str, int]:

@@ -135,7 +135,7 @@ def report(study: plan.Study, task: plan.Task, out: Path) -> None:
     from perepisode.report.page import build
     from perepisode.zoo import find_one
 
-    evaluated = [*study.of_kind("train"), *study.of_kind("judge")]
+    evaluated = [*study.of_kind("train"), *study.of_kind("evaluate")]
     tables = [path for task in evaluated if (path := table_of(out, task)).exists()]
     if not tables:
         raise ConfigError("there are no episodes to report: no pack was trained and evaluated")
@@ -165,7 +165,7 @@ def replay(study: plan.Study, task: plan.Task, out: Path) -> None:
 
 KINDS = {
     "train": train_and_evaluate,
-    "judge": evaluate_agents,
+    "evaluate": evaluate_agents,
     "distill": distill_utility,
     "exact": exact_optima,
     "replay": replay,

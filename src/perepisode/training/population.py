@@ -36,7 +36,7 @@ class Population:
     """The traced values of all runs, with a leading run axis.  Runs of one kind are adjacent."""
 
     keys: jax.Array  # per run, of its episodes
-    learner_keys: jax.Array  # per run, of its minibatch permutations
+    update_keys: jax.Array  # per run, of its minibatch permutations
     gamma: jax.Array
     cost_spec: CostSpec
     objectives: tuple[Objective, ...]  # one stacked objective per kind of run
@@ -118,7 +118,7 @@ def gather(runs: Sequence[Run], files: Mapping[str, Any] | None = None) -> Popul
     keys = [jax.random.split(jax.random.key(run.seed)) for run in runs]
     return Population(
         keys=jnp.stack([k[0] for k in keys]),
-        learner_keys=jnp.stack([k[1] for k in keys]),
+        update_keys=jnp.stack([k[1] for k in keys]),
         gamma=jnp.array([run.gamma for run in runs], jnp.float32),
         cost_spec=CostSpec(
             jnp.array([ENVIRONMENTS[run.env].dilemmas.index(run.dilemma) for run in runs], jnp.int32),

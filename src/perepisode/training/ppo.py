@@ -123,7 +123,7 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
     rate = program.config.learning_rate
     if program.config.anneal_lr:
         rate = rate * (1.0 - state.update / program.updates)
-    keys = jax.vmap(lambda key: jax.random.fold_in(key, state.update))(members.learner_keys)
+    keys = jax.vmap(lambda key: jax.random.fold_in(key, state.update))(members.update_keys)
 
     of_run = (state.params, state.opt_state, before.runner.hidden_state, batch, last_value, members.gamma, keys)
     params, opt_state, learned = _each_run(program, lambda rate, own: learn(program, rate, *own), rate, of_run)

@@ -223,14 +223,22 @@ def weights(params: network.Params) -> dict[str, np.ndarray]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(value) for path, value in flat}
 
 
+def _described(tensor: Any) -> str:
+    return f"{tensor.dtype} {'×'.join(map(str, tensor.shape))}"
+
+
 def load_params(tensors: dict[str, np.ndarray], like: network.Params) -> network.Params:
     """The inverse of `weights`, with the structure of `like`; ConfigError if the tensors do not fit."""
     flat, structure = jax.tree_util.tree_flatten_with_path(like)
     leaves = []
     for path, leaf in flat:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
-        if name not in tensors or tensors[name].shape != leaf.shape or tensors[name].dtype != leaf.dtype:
-            raise ConfigError(f"the policy does not fit this network at {name}; it was made by another version")
+        stored = _described(tensors[name]) if name in tensors else "missing"
+        if stored != _described(leaf):
+            raise ConfigError(
+                f"the policy does not fit this network at {name}: it is {stored}, the network needs "
+                f"{_described(leaf)}; use the version of perepisode that trained it"
+            )
         if not np.isfinite(tensors[name]).all():
             raise ConfigError(f"the policy has non-finite values at {name}; train the run again")
         leaves.append(tensors[name])

@@ -87,9 +87,9 @@ def _draw_clearest(axes: Axes, view: View) -> list[tuple[float, float, str]]:
     low, high = ((mean_of(point), point.tail.mean) for point in (pair.lighter, pair.heavier))
     axes.annotate("", high, low, arrowprops={"arrowstyle": "<->", "color": INK, "lw": 1.1, "shrinkA": 5, "shrinkB": 5},
                   zorder=3)  # fmt: skip
-    same = f"same mean {view.measure.name}" if axis is matched.VIOLATIONS else "same return"
+    means = f"matched mean {view.measure.name}" if axis is matched.VIOLATIONS else "matched return"
     middle = ((low[0] + high[0]) / 2, (low[1] + high[1]) / 2)
-    return [(*middle, f"{same}, {pair.ratio:.1f} × the CVaR")]
+    return [(*middle, f"{means}, {pair.ratio:.1f} × the CVaR")]
 
 
 def _draw_laws(axes: Axes, points: Sequence[Point]) -> None:

@@ -3,13 +3,13 @@
 The focal agent is paired with every rival method in two ways: with the arm of nearest return, as in the paper, and
 with the rival's frontier interpolated to exactly the focal agent's return.
 
-Means are interpolated linearly; tails are not linear in them.  Between two prices, or two mean budgets, the
-interpolated quantity is the distance of a tail from that of independent violations with the same mean: against exact
-optima this is within 1 %, where a straight line is up to 35 % too low (tests/report/test_matched.py).  Between two
-per-episode budgets the only such agent keeps one of them in some episodes and the other in the rest.
+Means are interpolated linearly; tails are not linear in them.  Between two prices, or two mean budgets, we
+interpolate the difference between CVaR and the Poisson CVaR at the same mean.  Compared with exact optima the error is
+at most 1 %; interpolating the CVaR itself is up to 35 % too low (tests/report/test_matched.py).  Between two
+per-episode budgets, the agent in between is a mixture: the first budget in a share of episodes, the second in the rest.
 
-Agents can also be matched at equal mean violations.  On a shared frontier both matches agree; where seeds differ more
-in return than the violations are worth, only the violations locate an agent on the frontier.
+Agents can also be matched at equal mean violations.  On a shared frontier both matches agree; where the spread of
+returns over seeds exceeds the range of the frontier, only mean violations can place an agent on it.
 """
 
 import math

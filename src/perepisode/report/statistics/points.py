@@ -43,7 +43,7 @@ class Seed:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """One method at one setting; `main` is False if its γ or training detector is not that of the study."""
+    """An arm with its seeds; `main` is False if its γ or training detector is not that of the study."""
 
     method: str
     arm: str

@@ -1,9 +1,9 @@
-"""Safety-Gymnasium's shape: the five values of Gymnasium, and the cost between them."""
+"""Safety-Gymnasium's step: Gymnasium's five values, and the cost after the reward."""
 
 import numpy as np
 import pytest
 
-from tests.interop.again import Cliff, key_of, lived_again
+from tests.interop.oracle import Cliff, key_of, replayed_episode
 
 pytest.importorskip("gymnasium")
 import gymnasium
@@ -13,8 +13,8 @@ from perepisode.interop.gymnasium import Env, VectorEnv
 from perepisode.interop.recorder import record
 from perepisode.interop.safety_gymnasium import with_cost
 
-PLACES, STEPS, SEED = 4, 30, 17
-ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, PLACES))
+NUM_ENVS, STEPS, SEED = 4, 30, 17
+ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, NUM_ENVS))
 
 
 def test_one_environment_returns_the_cost_after_the_reward():
@@ -33,20 +33,20 @@ def test_one_environment_returns_the_cost_after_the_reward():
         taken.append(action)
         if terminated or truncated:
             break
-    _, outcomes = lived_again(Cliff(), key_of(SEED), 0, taken)
+    _, outcomes = replayed_episode(Cliff(), key_of(SEED), 0, taken)
     assert outcomes[-1].ended
     assert costs == [one.violations[0] for one in outcomes]
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_a_vector_returns_one_cost_a_place(mode, tmp_path):
-    """Also with a recorder inside, whose table holds what was added up here."""
-    five, again = (VectorEnv(Cliff(), PLACES, autoreset_mode=mode) for _ in range(2))
+def test_a_vector_returns_one_cost_per_environment(mode, tmp_path):
+    """Also around a recorder, whose table has the sums of this test."""
+    five, again = (VectorEnv(Cliff(), NUM_ENVS, autoreset_mode=mode) for _ in range(2))
     recorded = record(again, tmp_path / "episodes.parquet", method="random", seed=0)
     six = with_cost(recorded)
     np.testing.assert_array_equal(six.reset(seed=SEED)[0], five.reset(seed=SEED)[0])
-    assert six.num_envs == PLACES
-    sums, ended = np.zeros(PLACES), []
+    assert six.num_envs == NUM_ENVS
+    sums, ended = np.zeros(NUM_ENVS), []
     for actions in ACTIONS:
         seen, *others, info = five.step(actions)
         same_seen, reward, cost, *ends, _ = six.step(actions)
@@ -54,16 +54,16 @@ def test_a_vector_returns_one_cost_a_place(mode, tmp_path):
         for one, other in zip([reward, *ends], others):
             np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(cost, info["cost"])
-        assert (cost.shape, cost.flags.writeable) == ((PLACES,), True)
+        assert (cost.shape, cost.flags.writeable) == ((NUM_ENVS,), True)
         assert not np.shares_memory(cost, info["cost"])
         sums += cost
-        for place in np.flatnonzero(ends[0] | ends[1]):
-            ended.append(sums[place])
-            sums[place] = 0
+        for env_index in np.flatnonzero(ends[0] | ends[1]):
+            ended.append(sums[env_index])
+            sums[env_index] = 0
     assert sum(ended) > 0
     assert sorted(ended) == sorted(recorded.table()["violations"])
 
 
-def test_an_environment_without_a_count_of_violations_is_refused():
-    with pytest.raises(ValueError, match="none of perepisode's own"):
+def test_an_environment_without_costs_is_refused():
+    with pytest.raises(ValueError, match="not an environment of perepisode"):
         with_cost(gymnasium.make("CartPole-v1"))

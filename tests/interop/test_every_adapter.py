@@ -1,4 +1,4 @@
-"""The same of every door: exact costs, the right kind of end, and nothing left over from an episode to the next."""
+"""Every adapter: exact costs, the right end of episodes, and no state carried over to the next episode."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ import pytest
 
 from perepisode.environments import make
 from perepisode.environments.base import EndCause
-from tests.interop.again import Cliff, key_of, lived_again
+from tests.interop.oracle import Cliff, key_of, replayed_episode
 
 pytest.importorskip("gymnasium")
 from gymnasium.utils.seeding import np_random
@@ -24,12 +24,12 @@ ACTIONS = np.random.default_rng(4).integers(0, 3, STEPS)
 
 
 class Gymnax:
-    """One place: `step` returns the reward, the cost, whether the episode terminated, and whether it was truncated."""
+    """One environment whose `step` returns reward, cost, terminated and truncated."""
 
-    def __init__(self, env, values):
+    def __init__(self, env, step_api):
         from perepisode.interop import gymnax
 
-        self.env, self.params = gymnax.make(env, step_api=values)
+        self.env, self.params = gymnax.make(env, step_api=step_api)
 
     def reset(self, seed):
         _, self.state = self.env.reset(key_of(seed), self.params)
@@ -42,7 +42,7 @@ class Gymnax:
         return float(reward), float(info["cost"]), terminated, truncated
 
     def key(self, number):
-        """Of an episode, and which of that key's it is."""
+        """The key of an episode, and its id under that key."""
         return key_of(SEED), number
 
 
@@ -61,7 +61,7 @@ class Single:
         return reward, info["cost"], terminated, truncated
 
     def key(self, number):
-        """Every episode begins with a reset, and a reset draws a key of its own."""
+        """Every episode begins with a reset, which draws a new key."""
         words = np_random(SEED)[0].integers(0, 2**32, (number + 1, 2), np.uint32)
         return jax.random.wrap_key_data(words[number]), 0
 
@@ -106,9 +106,9 @@ class StableBaselines:
     state = property(lambda self: self.envs.envs._state, lambda self, state: setattr(self.envs.envs, "_state", state))
 
 
-DOORS = {
-    "gymnax, six values": (lambda env: Gymnax(env, 6), "gymnax"),
-    "gymnax, five values": (lambda env: Gymnax(env, 5), "gymnax"),
+ADAPTERS = {
+    "gymnax, 6-tuple": (lambda env: Gymnax(env, "6-tuple"), "gymnax"),
+    "gymnax, 5-tuple": (lambda env: Gymnax(env, "5-tuple"), "gymnax"),
     "Gymnasium": (Single, "gymnasium"),
     "Gymnasium, NEXT_STEP": (lambda env: Vector(env, AutoresetMode.NEXT_STEP), "gymnasium"),
     "Gymnasium, SAME_STEP": (lambda env: Vector(env, AutoresetMode.SAME_STEP), "gymnasium"),
@@ -116,25 +116,25 @@ DOORS = {
 }
 
 
-@pytest.fixture(params=DOORS)
-def door(request):
-    """A function of a world, which opens the door to it."""
-    opened, library = DOORS[request.param]
+@pytest.fixture(params=ADAPTERS)
+def adapter(request):
+    """A function that wraps an environment."""
+    wrap, library = ADAPTERS[request.param]
     pytest.importorskip(library)
-    return opened
+    return wrap
 
 
-def test_costs_and_ends_are_those_of_the_same_actions_in_the_world(door):
+def test_costs_and_ends_equal_those_of_a_replay(adapter):
     own = Cliff()
-    place = door(own)
-    place.reset(SEED)
+    env = adapter(own)
+    env.reset(SEED)
     begin, causes = 0, []
-    steps = [place.step(action) for action in ACTIONS]
+    steps = [env.step(action) for action in ACTIONS]
     for time, (_, _, terminated, truncated) in enumerate(steps):
         if not (terminated or truncated):
             continue
         rewards, costs, *_ = zip(*steps[begin : time + 1])
-        _, outcomes = lived_again(own, *place.key(len(causes)), ACTIONS[begin : time + 1])
+        _, outcomes = replayed_episode(own, *env.key(len(causes)), ACTIONS[begin : time + 1])
         assert list(costs) == [one.violations[0] for one in outcomes]
         assert list(rewards) == [one.task_reward for one in outcomes]
         assert [one.ended for one in outcomes] == [False] * (time - begin) + [True]
@@ -144,18 +144,18 @@ def test_costs_and_ends_are_those_of_the_same_actions_in_the_world(door):
     assert set(causes) == {EndCause.DEATH, EndCause.WON, EndCause.TIMEOUT}
 
 
-def test_the_ten_thousandth_step_is_the_last_and_truncates(door):
-    place = door(make("temptation", horizon=LATE))
-    place.reset(SEED)
-    clock = place.state.time + (LATE - 2)  # as if so many steps had been taken
-    place.state = replace(place.state, time=clock, env_state=replace(place.state.env_state, time=clock))
-    ends = [place.step(0)[2:] for _ in range(4)]
+def test_the_ten_thousandth_step_truncates(adapter):
+    env = adapter(make("temptation", horizon=LATE))
+    env.reset(SEED)
+    time = env.state.time + (LATE - 2)  # as after that many steps
+    env.state = replace(env.state, time=time, env_state=replace(env.state.env_state, time=time))
+    ends = [env.step(0)[2:] for _ in range(4)]
     assert ends == [(False, False), (False, True), (False, False), (False, False)]
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_a_recorder_forgets_the_episodes_that_a_reset_leaves(mode, tmp_path):
-    """Rows after the reset are those of a recorder that saw nothing before it."""
+def test_a_recorder_drops_the_episodes_that_a_reset_interrupts(mode, tmp_path):
+    """Rows after the reset equal those of a recorder without earlier steps."""
     actions = ACTIONS.reshape(-1, 4)
 
     def recorded(before):
@@ -171,5 +171,5 @@ def test_a_recorder_forgets_the_episodes_that_a_reset_leaves(mode, tmp_path):
 
     (none, alone), (some, after) = recorded(0), recorded(5)
     assert none == 0 < some
-    assert after["length"][:some].sum() < 4 * 5  # episodes were under way
+    assert after["length"][:some].sum() < 4 * 5  # episodes were running
     pd.testing.assert_frame_equal(after[some:].reset_index(drop=True), alone)

@@ -1,4 +1,4 @@
-"""A small world whose episodes end in every way, and any episode lived again by a World's own functions alone."""
+"""A small environment whose episodes end in every way, and replays by the functions of an Environment alone."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -21,9 +21,9 @@ class Walk:
 
 @dataclass(frozen=True)
 class Cliff(Environment):
-    """Steps to the left or right by the world's own dice: death on one side, victory on the other, bruises between.
+    """A random walk that the action biases: death on one side, victory on the other, bruises between.
 
-    No other test is to find it among the worlds that are known, so it is not entered there.
+    It is not registered, so that other tests do not find it.
     """
 
     width: int = setting(3, "cells to either side", low=1)
@@ -51,9 +51,9 @@ class Cliff(Environment):
 
 
 class Counted(Cliff):
-    """It counts the worlds that are made, by calling back, so that a test can say how many they are."""
+    """Counts its resets by a callback."""
 
-    made = 0
+    resets = 0
 
     def reset(self, key):
         jax.debug.callback(self._count, jax.random.key_data(key))
@@ -61,7 +61,7 @@ class Counted(Cliff):
 
     @staticmethod
     def _count(_):
-        Counted.made += 1
+        Counted.resets += 1
 
 
 @cache
@@ -69,8 +69,8 @@ def _compiled(own: Environment, see):
     return jax.jit(own.reset), jax.jit(own.step), jax.jit(see or (lambda state: own.vector(own.observe(state))))
 
 
-def lived_again(own: Environment, key, episode_id: int, actions, see=None) -> tuple[list, list]:
-    """Episode `serial` of a key: what is seen before every step and at the end, and the outcomes."""
+def replayed_episode(own: Environment, key, episode_id: int, actions, see=None) -> tuple[list, list]:
+    """Episode `episode_id` of a key: the observations, including the final one, and the outcomes."""
     reset, step, see = _compiled(own, see)
     episode = reset_pool.episode_key(key, episode_id)
     state = reset(reset_pool.reset_key(episode))
@@ -83,7 +83,7 @@ def lived_again(own: Environment, key, episode_id: int, actions, see=None) -> tu
 
 
 def key_of(seed: int):
-    """The key that a place with that seed of Gymnasium's begins with: two words of its own generator."""
+    """The key that a Gymnasium seed gives an environment: two words of the seed's generator."""
     from gymnasium.utils.seeding import np_random
 
     return jax.random.wrap_key_data(np_random(seed)[0].integers(0, 2**32, 2, np.uint32))
