@@ -22,7 +22,7 @@ LIBRARY = {
 
 @pytest.fixture
 def optima(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), str(ROOT / "examples" / "budget"), *sys.path])
     return import_module("wrapper_optima")
 
 
