@@ -24,8 +24,9 @@ import numpy as np
 import pandas as pd
 import seconds
 
-from perepisode import legacy
+from perepisode import legacy, metrics
 from perepisode.config import PAPER_SEEDS
+from perepisode.evaluation import episodes
 from perepisode.paper_comparison import numbers
 from perepisode.report.cost_measure import CostMeasure
 from perepisode.report.formatting import count, in_words, listed, number, percent, plus_minus
@@ -66,6 +67,7 @@ def blocks(results: Path) -> dict[str, Callable[[], str]]:
         "loud: in short": lambda: _in_short(scaled),
         "made": lambda: made(long),
         "confirmed": lambda: confirmed(scaled),
+        "rho_u": _rho_u,
         "wrappers: optima": _optima,
         "wrappers: traps": _traps,
     }
@@ -399,6 +401,24 @@ def confirmed(kept: Path) -> str:
         f"reaches the required 0.3 in {(runs['eval_p_any'] >= 0.3).sum()} seeds only: it is {', '.join(used[:-2])} "
         f"and {used[-2]}, on average {used[-1]}. The return of seed {behind['seed']} is lower than that of the others "
         f"({number(behind['return'], 1)})."
+    )
+
+
+def _rho_u() -> str:
+    """How often ESR (k=1) uses its budget with ρ_u = 1 and with ρ_u = 0.1."""
+    rows = {}
+    for rho_u, folder in ((1, "loud"), (0.1, "rho_u")):
+        table = episodes.read(HERE / folder / "episodes", without=episodes.REPLAY_COLUMNS)
+        own = table[table["in_first"] & (table["method"] == "esr") & table["arm"].str.startswith("k=1")]
+        counts = own.groupby("seed")["violations"]
+        rows[rho_u] = counts.agg(any=metrics.p_any, second=metrics.over_one, episodes="size").sort_values("any")
+    paper, small = rows.values()
+    assert set(paper.index) == set(small.index)
+    shares = {rho_u: listed([percent(share) for share in own["any"]]) for rho_u, own in rows.items()}
+    return (
+        f"In Craftax (No Killing, k = 1, `accrued_obs=scaled`, 10⁸ steps, {in_words(len(paper))} seeds), ESR with the "
+        f"paper's ρ_u = 1 kills in {shares[1]} of the episodes of each seed, and with ρ_u = 0.1 in {shares[0.1]}. A "
+        f"second kill remains rare: {percent(small['second'].min())} to {percent(small['second'].max())} of episodes."
     )
 
 
