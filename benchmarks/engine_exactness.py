@@ -1,11 +1,11 @@
-"""Play the engine and Craftax side by side with the same draws and compare every field after every step.
+"""Run the engine and Craftax in parallel with the same random numbers, and compare every field after every step.
 
-    python benchmarks/engine_exactness.py [--steps 1000000] [--worlds 256] [--length 25] [--seed 0] [--policy RUN]
+    python benchmarks/engine_exactness.py [--steps 1000000] [--num-envs 256] [--length 25] [--seed 0] [--policy RUN]
 
-Half the worlds are staged anew every `length` steps (any floor, rich, among mobs, see `engine.rehearsal`) and played
-at random or by a scripted hunter.  The other half are fresh worlds played to the end of their episodes: at random, by
-the hunter and, with --policy, by a trained agent.  Prints what was covered and which fields ever differed; exit
-status 1 if any did.
+Half of the environments start a new staged scene every `length` steps (any floor, rich inventory, among mobs; see
+benchmarks/rehearsal.py), with random actions or those of a scripted hunter.  The other half start in generated worlds
+and run to the end of the episode: with random actions, the hunter's and, with --policy, those of a trained agent.  The
+script prints its coverage and the fields that differed; the exit status is 1 if any did.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import rehearsal
-from players import trained
+from policies import trained
 
 from perepisode.environments.craftax.engine import generate, to_upstream
 from perepisode.environments.craftax.engine.tables import Achievement, Action
@@ -27,13 +27,13 @@ HOSTILE = ("melee_mobs", "ranged_mobs")
 KINDS = ("staged, random", "staged, hunter", "natural, random or hunter", "natural, trained")
 
 
-def untrained(params, keys, memory, starts, games):
-    """Plays in a trained agent's place where none is given."""
-    return jax.vmap(rehearsal.choose_action)(keys), memory
+def untrained(params, keys, hidden_state, is_first, games):
+    """Stands in for the trained agent if none is given."""
+    return jax.vmap(rehearsal.choose_action)(keys), hidden_state
 
 
-def kinds_of(worlds: int) -> jax.Array:
-    return jnp.arange(worlds) % len(KINDS)
+def kinds_of(num_envs: int) -> jax.Array:
+    return jnp.arange(num_envs) % len(KINDS)
 
 
 def begin(key, fresh, staged):
@@ -41,8 +41,8 @@ def begin(key, fresh, staged):
     return rehearsal.begin(jax.tree.map(lambda left, right: jnp.where(staged, left, right), scene, fresh))
 
 
-def resume(seen, memory, key, pool):
-    """Scenes are set anew, finished natural worlds replaced; the counters are kept."""
+def resume(seen, hidden_state, key, pool):
+    """Restage the scenes and replace finished natural games; counters are kept."""
     keys = jax.random.split(key, len(kinds_of(seen.over.shape[0])))
     kinds = kinds_of(len(keys))
     new = jax.vmap(begin)(keys, pool, kinds < 2)
@@ -53,11 +53,11 @@ def resume(seen, memory, key, pool):
 
     counters = ("steps", "actions", "unlocked", "mismatches")
     merged = jax.tree.map(pick, new, seen)
-    return merged.__class__(**{**vars(merged), **{name: vars(seen)[name] for name in counters}}), memory, replaced
+    return merged.__class__(**{**vars(merged), **{name: vars(seen)[name] for name in counters}}), hidden_state, replaced
 
 
 def hunt(key, game):
-    """After cows or enemies, with whatever strikes; now and then anything at all."""
+    """Pursues cows or enemies with any weapon; one action in ten is random."""
     keys = jax.random.split(key, 3)
     strikes = (Action.DO, Action.DO, Action.SHOOT_ARROW, Action.CAST_FIREBALL, Action.CAST_ICEBALL)
     prey = jnp.where(
@@ -68,58 +68,58 @@ def hunt(key, game):
     return jnp.where(jax.random.uniform(keys[2]) < 0.1, rehearsal.choose_action(keys[0]), prey)
 
 
-def play(act, length, params, seen, memory, starts, key):
-    """`length` steps of a batch of worlds."""
-    worlds = starts.shape[0]
-    kinds = kinds_of(worlds)
+def play(act, length, params, seen, hidden_state, is_first, key):
+    """`length` steps of a batch of games."""
+    num_envs = is_first.shape[0]
+    kinds = kinds_of(num_envs)
 
     def advance(carry, key):
-        seen, memory, starts = carry
+        seen, hidden_state, is_first = carry
         luck, choice, last = jax.random.split(key, 3)
-        keys = jax.random.split(choice, worlds)
+        keys = jax.random.split(choice, num_envs)
         hunted = jax.vmap(hunt)(keys, seen.theirs)
         anything = jax.vmap(rehearsal.choose_action)(keys)
-        learned, memory = act(params, jax.random.split(last, worlds), memory, starts, seen.theirs)
-        hunts = (kinds == 1) | ((kinds == 2) & (jnp.arange(worlds) % 8 == 2))
+        learned, hidden_state = act(params, jax.random.split(last, num_envs), hidden_state, is_first, seen.theirs)
+        hunts = (kinds == 1) | ((kinds == 2) & (jnp.arange(num_envs) % 8 == 2))
         actions = jnp.where(kinds == 3, learned, jnp.where(hunts, hunted, anything))
-        seen, _ = jax.vmap(rehearsal.compare_step)(seen, jax.random.split(luck, worlds), actions)
-        return (seen, memory, jnp.zeros_like(starts)), None
+        seen, _ = jax.vmap(rehearsal.compare_step)(seen, jax.random.split(luck, num_envs), actions)
+        return (seen, hidden_state, jnp.zeros_like(is_first)), None
 
-    (seen, memory, _), _ = jax.lax.scan(advance, (seen, memory, starts), jax.random.split(key, length))
-    return seen, memory
+    (seen, hidden_state, _), _ = jax.lax.scan(advance, (seen, hidden_state, is_first), jax.random.split(key, length))
+    return seen, hidden_state
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=1_000_000)
-    parser.add_argument("--worlds", type=int, default=256)
-    parser.add_argument("--length", type=int, default=25, help="steps of a scene before it is set anew")
+    parser.add_argument("--num-envs", type=int, default=256)
+    parser.add_argument("--length", type=int, default=25, help="steps per staged scene")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--policy", type=Path, help="folder of a trained run without features of its own")
-    given = parser.parse_args()
+    parser.add_argument("--policy", type=Path, help="folder of a trained run without an accrued observation")
+    arguments = parser.parse_args()
 
-    act, params, width = trained(given.policy) if given.policy else (untrained, None, 1)
-    key, pool_key = jax.random.split(jax.random.PRNGKey(given.seed))
+    act, params, width = trained(arguments.policy) if arguments.policy else (untrained, None, 1)
+    key, pool_key = jax.random.split(jax.random.PRNGKey(arguments.seed))
     fresh = jax.jit(jax.vmap(lambda key: to_upstream(generate(key))))
     renew = jax.jit(resume, donate_argnums=(0, 1))
-    run = jax.jit(partial(play, act, given.length), donate_argnums=(1, 2))
+    run = jax.jit(partial(play, act, arguments.length), donate_argnums=(1, 2))
 
-    pool = fresh(jax.random.split(pool_key, given.worlds))
+    pool = fresh(jax.random.split(pool_key, arguments.num_envs))
     seen = jax.jit(jax.vmap(rehearsal.begin))(pool)
-    memory, rounds = jnp.zeros((given.worlds, width)), 0
-    done, began, shown = 0, time.monotonic(), 0.0
-    while done < given.steps:
+    hidden_state, rounds = jnp.zeros((arguments.num_envs, width)), 0
+    done, start, shown = 0, time.monotonic(), 0.0
+    while done < arguments.steps:
         key, scene, luck, more = jax.random.split(key, 4)
-        seen, memory, starts = renew(seen, memory, scene, pool)
-        seen, memory = run(params, seen, memory, starts, luck)
+        seen, hidden_state, is_first = renew(seen, hidden_state, scene, pool)
+        seen, hidden_state = run(params, seen, hidden_state, is_first, luck)
         done, rounds = int(seen.steps.sum()), rounds + 1
-        if rounds % 40 == 0:  # new worlds for those to come
-            pool = fresh(jax.random.split(more, given.worlds))
+        if rounds % 40 == 0:  # new worlds for later episodes
+            pool = fresh(jax.random.split(more, arguments.num_envs))
         if time.monotonic() - shown > 30:
             shown = time.monotonic()
             wrong = sum(int(count.sum()) for count in seen.mismatches.values())
-            print(f"{done} steps, {shown - began:.0f} s, {wrong} mismatches", flush=True)
-    return report(seen, given.policy)
+            print(f"{done} steps, {shown - start:.0f} s, {wrong} mismatches", flush=True)
+    return report(seen, arguments.policy)
 
 
 def report(seen, policy) -> int:

@@ -1,6 +1,6 @@
-"""Where a GPU's time goes: kernels launched and busy time of one engine step and one training update.
+"""Where the time of a GPU goes: launched kernels and busy time of one engine step and one training update.
 
-python benchmarks/kernels.py [--runs 3] [--worlds 1024] [--top 25] [--only engine rollout update]
+python benchmarks/kernels.py [--runs 3] [--num-envs 1024] [--top 25] [--only engine rollout update]
 """
 
 import argparse
@@ -22,7 +22,7 @@ from perepisode.training.train import prepare
 
 
 def profile(name, call, per, top):
-    """Run `call` by itself and under the profiler, and print its time and its kernels, divided by `per` steps."""
+    """Run `call` with and without the profiler, and print its time and its kernels per step."""
     jax.block_until_ready(call())
     wall = seconds_of(call)
     folder = tempfile.mkdtemp()
@@ -50,49 +50,56 @@ def profile(name, call, per, top):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--worlds", type=int, default=1024)
+    parser.add_argument("--num-envs", type=int, default=1024)
     parser.add_argument("--top", type=int, default=25)
     parser.add_argument("--only", nargs="*", default=["engine", "rollout", "update"])
-    parser.add_argument("--hlo", type=Path, help="write the update's compiled program here: what each kernel does")
-    given = parser.parse_args()
-    if "engine" in given.only:
-        profile_engine(given)
-    if {"rollout", "update"} & set(given.only):
-        profile_training(given)
+    parser.add_argument("--hlo", type=Path, help="file to write the compiled program of the update to")
+    arguments = parser.parse_args()
+    if "engine" in arguments.only:
+        profile_engine(arguments)
+    if {"rollout", "update"} & set(arguments.only):
+        profile_training(arguments)
 
 
-def profile_engine(given):
+def profile_engine(arguments):
     make = jax.jit(jax.vmap(lambda key: engine.lit_only(engine.generate(key))))
     states = make(jax.random.split(jax.random.key(0), 256))
-    states = jax.tree.map(lambda x: jnp.concatenate([x] * (given.worlds // 256)), states)
+    states = jax.tree.map(lambda x: jnp.concatenate([x] * (arguments.num_envs // 256)), states)
 
     def step(states, key):
-        keys = jax.random.split(key, given.worlds)
-        actions = jax.random.randint(key, (given.worlds,), 0, 43)
+        keys = jax.random.split(key, arguments.num_envs)
+        actions = jax.random.randint(key, (arguments.num_envs,), 0, 43)
         draw_and_step = jax.vmap(lambda k, s, a: engine.step(engine.bulk_draws(k), s, a)[0])
         return draw_and_step(keys, states, actions), None
 
     steps = jax.jit(lambda s, k: jax.lax.scan(step, s, jax.random.split(k, 64))[0])
-    profile(f"engine, {given.worlds} worlds, per step", lambda: steps(states, jax.random.key(0)), 64, given.top)
+    profile(
+        f"engine, {arguments.num_envs} environments, per step",
+        lambda: steps(states, jax.random.key(0)),
+        64,
+        arguments.top,
+    )
 
 
-def profile_training(given):
+def profile_training(arguments):
     config = PPOConfig()
     runs = [
         Run("craftax", "no_killing", "lagrangian", {"budget": 1}, seed=s, total_timesteps=10**8, ppo=config)
-        for s in range(given.runs)
+        for s in range(arguments.runs)
     ]
     program, members = prepare(runs)
     params = ppo.initial_params(program, members, [run.seed for run in runs])
     state = jax.jit(partial(ppo.init, program))(members, params)
-    if "rollout" in given.only:
+    if "rollout" in arguments.only:
         runner = jax.jit(lambda m, s: ppo.rollout(program, m, s))
-        profile(f"rollout, {given.runs} runs, per step", lambda: runner(members, state), config.num_steps, given.top)
-    if "update" in given.only:
+        profile(
+            f"rollout, {arguments.runs} runs, per step", lambda: runner(members, state), config.num_steps, arguments.top
+        )
+    if "update" in arguments.only:
         updating = jax.jit(lambda m, s: ppo.update(program, m, s)).lower(members, state).compile()
-        if given.hlo:
-            given.hlo.write_text(updating.as_text())
-        profile(f"update, {given.runs} runs", lambda: updating(members, state), 1, given.top)
+        if arguments.hlo:
+            arguments.hlo.write_text(updating.as_text())
+        profile(f"update, {arguments.runs} runs", lambda: updating(members, state), 1, arguments.top)
 
 
 if __name__ == "__main__":

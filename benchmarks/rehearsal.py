@@ -1,7 +1,7 @@
-"""Staged worlds and actions in which every rule gets its turn, and a step-by-step comparison with Craftax.
+"""Staged scenes and actions that exercise every rule, and a step-by-step comparison with Craftax.
 
-Random play alone never leaves the first floors.  Here the player stands anywhere on any floor, richly equipped,
-among mobs, projectiles, plants and all kinds of blocks.  Used by the tests and by the exactness benchmark.
+Random actions alone never leave the first floors.  Here the player is anywhere on any floor, with a rich inventory,
+among mobs, projectiles, plants and all kinds of blocks.  The tests and the exactness benchmark use them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from perepisode.environments.craftax.events import Events
 from perepisode.environments.craftax.upstream import end_cause
 from perepisode.pytree import pytree
 
-EnvState = Any  # Craftax's; its dataclasses declare plain numbers where arrays go
+EnvState = Any  # Craftax's dataclasses declare numbers where arrays are stored
 Inventory: Any = upstream.Inventory
-NEAR = 5  # staged mobs, projectiles and blocks lie at most this far from the player
+NEAR = 5  # the largest distance of staged mobs, projectiles and blocks from the player
 USEFUL = (
     Block.PATH, Block.GRASS, Block.CRAFTING_TABLE, Block.FURNACE, Block.CHEST, Block.WATER, Block.NECROMANCER,
     Block.ENCHANTMENT_TABLE_FIRE, Block.ENCHANTMENT_TABLE_ICE, Block.RIPE_PLANT,
@@ -43,7 +43,7 @@ TOOL_LEVELS = {"pickaxe": 5, "sword": 5, "bow": 2}
 
 
 def stage(key: jax.Array, state: EnvState) -> EnvState:
-    """A world in the middle of everything: a random floor and place, random possessions, company and blocks."""
+    """A scene with a random floor and position, random inventory, mobs and blocks."""
     place, blocks, body, mobs, foe, missiles, plants, env = jax.random.split(key, 8)
     state = _stand_somewhere(place, state)
     state = _scatter_blocks(blocks, state)
@@ -65,14 +65,14 @@ def stage(key: jax.Array, state: EnvState) -> EnvState:
 
 
 def _late_or_early(key: jax.Array) -> jax.Array:
-    """A time of day, or in one world of ten the last moments before the time limit."""
+    """A time of day, or in one scene of ten the last steps before the time limit."""
     early = jax.random.randint(key, (), 0, 2 * PARAMS.day_length)
     late = PARAMS.max_timesteps - 1 - early % 50
     return jnp.where(jax.random.uniform(key) < 0.1, late, early)
 
 
 def _stand_somewhere(key: jax.Array, state: EnvState) -> EnvState:
-    """By a ladder, at the map's edge, or anywhere."""
+    """Next to a ladder, at the edge of the map, or anywhere."""
     keys = jax.random.split(key, 6)
     level = jax.random.randint(keys[0], (), 0, LEVELS)
     anywhere = jax.random.randint(keys[1], (2,), 0, SIZE)
@@ -91,7 +91,7 @@ def _scatter_blocks(key: jax.Array, state: EnvState) -> EnvState:
     keys = jax.random.split(key, 5)
     grid = jnp.stack(jnp.meshgrid(jnp.arange(SIZE), jnp.arange(SIZE), indexing="ij"), -1)
     offset = jnp.abs(grid - state.player_position)
-    offset = jnp.minimum(offset, SIZE - offset)  # also beyond the edge, where Craftax's reads wrap around
+    offset = jnp.minimum(offset, SIZE - offset)  # also across the edge, where Craftax's indices wrap around
     near = (offset <= NEAR).all(-1) & (offset > 0).any(-1)
     floor = jnp.arange(LEVELS)[:, None, None] == state.player_level
     kinds = jax.random.randint(keys[0], (SIZE, SIZE), 2, len(Block))
@@ -150,7 +150,7 @@ def _equip(key: jax.Array, state: EnvState) -> EnvState:
 
 
 def _around(key: jax.Array, state: EnvState, count: int) -> jax.Array:
-    """Distinct cells near the player, on the map, none of them the player's."""
+    """Distinct cells of the map near the player, without the player's own."""
     corner = jnp.clip(state.player_position - NEAR, 0, SIZE - 2 * NEAR - 1)
     side = jnp.arange(2 * NEAR + 1)
     grid = jnp.stack(jnp.meshgrid(corner[0] + side, corner[1] + side, indexing="ij"), -1).reshape(-1, 2)
@@ -188,7 +188,7 @@ def _populate(key: jax.Array, state: EnvState) -> EnvState:
 
 
 def _confront(key: jax.Array, state: EnvState) -> EnvState:
-    """In half the worlds a weak enemy right in front of the player; on the last floor the necromancer, alone."""
+    """In half of the scenes a weak enemy in front of the player; on the last floor only the necromancer."""
     keys = jax.random.split(key, 3)
     boss = state.player_level == LEVELS - 1
     floor = jnp.arange(LEVELS) == state.player_level
@@ -220,7 +220,7 @@ def _confront(key: jax.Array, state: EnvState) -> EnvState:
         ranged_mobs=strike_first(state.ranged_mobs, faced & ~melee, native[2]),
         map=state.map.at[level, row, column].set(block),
     )
-    return to_upstream(from_upstream(state))  # which derives the mob map
+    return to_upstream(from_upstream(state))  # this derives the mob map
 
 
 def _shoot(key: jax.Array, state: EnvState) -> EnvState:
@@ -258,7 +258,7 @@ def _plant(key: jax.Array, state: EnvState) -> EnvState:
 
 
 def choose_action(key: jax.Array) -> jax.Array:
-    """Any action, with more walking and doing than the rest."""
+    """A random action; half of them move or interact."""
     kind, which = jax.random.split(key)
     return jnp.where(
         jax.random.uniform(kind) < 0.5,
@@ -268,7 +268,7 @@ def choose_action(key: jax.Array) -> jax.Array:
 
 
 def hunter(key, game, prey=("passive_mobs",), strikes=(Action.DO,), reach=1):
-    """Walks to the nearest prey, strikes it when it is in line and within reach, and whoever bars the way."""
+    """Walks to the nearest prey and attacks it when it is in line and within reach, and any mob in the way."""
     key_stray, key_move, key_strike = jax.random.split(key, 3)
     floor = game.player_level
     position = jnp.concatenate([getattr(game, mobs).position[floor] for mobs in prey])
@@ -285,22 +285,22 @@ def hunter(key, game, prey=("passive_mobs",), strikes=(Action.DO,), reach=1):
     in_the_way = game.mob_map[floor, ahead[0], ahead[1]]
     strike = (in_line | in_the_way) & (game.player_direction == toward)
     chosen = jnp.where(strike, jax.random.choice(key_strike, jnp.array(strikes)), toward)
-    # Straying now and then gets it round obstacles.
+    # an occasional random move gets it around obstacles
     stray = ~alive.any() | (~strike & (jax.random.uniform(key_stray) < 0.1))
     return jnp.where(stray, jax.random.randint(key_move, (), 1, 5), chosen)
 
 
 @pytree
 class Comparison:
-    """One world in both engines, and what was seen on the way."""
+    """One game in both engines, and counters of what happened."""
 
     theirs: EnvState
     ours: State
-    over: jax.Array  # bool: this world has ended, its further steps do not count
+    over: jax.Array  # bool: the game has ended, so further steps do not count
     steps: jax.Array  # int32[level]
     actions: jax.Array  # int32[action]
     unlocked: jax.Array  # int32[achievement]
-    mismatches: dict[str, jax.Array]  # steps after which this field differed
+    mismatches: dict[str, jax.Array]  # steps after which the field differed
 
 
 def begin(theirs: EnvState) -> Comparison:
@@ -317,7 +317,7 @@ def begin(theirs: EnvState) -> Comparison:
 
 
 def compare_step(seen: Comparison, luck: jax.Array, action: jax.Array) -> tuple[Comparison, Events]:
-    """The same action with the same random draws in both engines.  Also what our step reported."""
+    """The same action with the same random numbers in both engines; also returns our step's events."""
     theirs, their_reward = craftax_step(luck, seen.theirs, action, PARAMS, STATIC)
     ours, our_reward, events = step(upstream_draws(luck), seen.ours, action)
     over = is_game_over(theirs, PARAMS, STATIC)
@@ -339,7 +339,7 @@ def compare_step(seen: Comparison, luck: jax.Array, action: jax.Array) -> tuple[
 
 
 def differs(left: jax.Array, right: jax.Array) -> jax.Array:
-    """Not equal bit for bit."""
+    """Whether two arrays differ in any bit."""
     if left.dtype == jnp.float32:
         left, right = (jax.lax.bitcast_convert_type(value, jnp.int32) for value in (left, right))
     return (left != right).any()

@@ -1,4 +1,4 @@
-"""What whole episodes add up to, for comparing two engines by their distributions where they draw different numbers."""
+"""Statistics of whole episodes, to compare two engines by distribution where they use different random numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perepisode.environments.reset_pool import action_key, assign_resets, empty_
 from perepisode.pytree import pytree
 
 BINS = 48
-# name → where its bins begin: even steps, or ever longer ones for what has no natural bound
+# name → lower edges of its bins: evenly spaced, or geometrically for quantities without a natural bound
 EDGES = {
     "length": np.unique(np.geomspace(1, 20_000, BINS + 8).astype(int))[:BINS],
     "return": np.arange(BINS) - 0.5,
@@ -41,14 +41,14 @@ class Tally:
 
 @pytree
 class Play:
-    """Current episodes, [env], and the tally of those that ended."""
+    """Running episodes, [env], and the tally of the finished ones."""
 
     env_states: Any
     episode_ids: jax.Array
     reset_pool: Any
-    hidden_state: Any  # the player's
+    hidden_state: Any  # of the agent
     is_first: jax.Array
-    so_far: jax.Array  # float32[env, quantity]
+    so_far: jax.Array  # float32[env, quantity]: sums of the running episode
     ended: jax.Array  # int32[env]: episodes finished
     tally: Tally
 
@@ -108,7 +108,7 @@ def _living(game) -> jax.Array:
 def _add(tally: Tally, counted, so_far, achievements) -> Tally:
     edges = [jnp.asarray(e, jnp.float32) for e in EDGES.values()]
     bins = jnp.stack([jnp.searchsorted(e, so_far[:, i], side="right") for i, e in enumerate(edges)])
-    bins = jnp.clip(bins - 1, 0, BINS - 1)  # what lies below the first edge shares its bin
+    bins = jnp.clip(bins - 1, 0, BINS - 1)  # values below the first edge share its bin
     rows = jnp.arange(len(EDGES))[:, None]
     return Tally(
         episodes=tally.episodes + counted.sum(),
@@ -118,7 +118,7 @@ def _add(tally: Tally, counted, so_far, achievements) -> Tally:
 
 
 def collect(env, act, params, hidden_state, key, envs: int, first: int, chunk: int = 128, limit: int = 60_000) -> Tally:
-    """Play until every world has finished its `first` episodes."""
+    """Step until every environment has finished its `first` episodes."""
 
     @partial(jax.jit, donate_argnums=2)
     def run(key, params, play):
@@ -133,12 +133,12 @@ def collect(env, act, params, hidden_state, key, envs: int, first: int, chunk: i
 
 
 def at_random(params, keys, hidden_state, is_first, games):
-    """A player for `collect`: any action."""
+    """A policy for `collect`: random actions."""
     return jax.vmap(lambda key: jax.random.randint(key, (), 0, 43))(keys), hidden_state
 
 
 def differences(left: Tally, right: Tally) -> dict[str, float]:
-    """p-values of the hypothesis that both engines have the same distribution, one for each quantity."""
+    """For each quantity, the p-value of the hypothesis that both engines have the same distribution."""
     found = {name: _chi_square(a, b) for name, a, b in zip(EDGES, left.histograms, right.histograms)}
     for kind in Achievement:
         counts = np.array([[t.unlocked[kind], t.episodes - t.unlocked[kind]] for t in (left, right)])
@@ -148,7 +148,7 @@ def differences(left: Tally, right: Tally) -> dict[str, float]:
 
 
 def _chi_square(left: np.ndarray, right: np.ndarray, least: int = 20) -> float:
-    """Neighbouring bins are joined until each holds enough for the test to be sound."""
+    """Chi-square test; neighbouring bins are merged until each has enough episodes."""
     groups, total = [], np.zeros(2)
     for pair in np.stack([left, right], axis=1):
         total = total + pair
