@@ -454,7 +454,7 @@ def _commands() -> Any:
     commands = {
         "train": Train,
         "evaluate": Evaluate,
-        "agents": agents.Agents,
+        "agents": agents.AgentsCommand,
         "distill": Distill,
         "matrix": study.MatrixCommand,
         "study": study.StudyCommand,

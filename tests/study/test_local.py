@@ -62,7 +62,7 @@ def stand_in(tmp_path, monkeypatch):
 
     def work(slots=({},), **endings) -> int:
         (out / "endings").write_text(json.dumps({name.replace("_", "-"): end for name, end in endings.items()}))
-        return local.run(study, out, list(slots), view=overview.View())
+        return local.run(study, out, list(slots), view=overview.StudyView())
 
     work.out, work.study = out, study
     return work
@@ -126,7 +126,7 @@ def test_a_silent_death_is_not_explained_by_the_log_of_an_earlier_attempt(tmp_pa
     study = plan.save(tiny.study(), out)
     for code in ("print('first attempt'); raise SystemExit(3)", "raise SystemExit(4)"):
         monkeypatch.setattr(local, "WORKER", (sys.executable, "-c", code))
-        assert local.run(study, out, [{}], view=overview.View()) == 1
+        assert local.run(study, out, [{}], view=overview.StudyView()) == 1
     first, second = capsys.readouterr().err.splitlines()
     assert "its process exited with code 3: first attempt; log" in first
     assert "its process exited with code 4; log" in second
@@ -203,7 +203,7 @@ def test_two_studies_share_the_workers(stand_in, tmp_path, capsys, monkeypatch):
         return start(self, out, folder, device)
 
     monkeypatch.setattr(local.Supervisor, "_start", recorded)
-    assert local.run_all(studies, [{}, {}], overview.Lines(2)) == 1
+    assert local.run_all(studies, [{}, {}], overview.StudyLines(2)) == 1
     assert order[:2] == ["study/train-01", "study/train-02"]
     assert order.index("second/train-01") < order.index("study/report")  # while the last pack waits for others
     assert set(states(first).values()) == {"done"}
@@ -212,9 +212,9 @@ def test_two_studies_share_the_workers(stand_in, tmp_path, capsys, monkeypatch):
     assert {"study/report done", "second/report done"} <= set(shown)
     assert "second/train-01 failed: as the test demands" in shown
     with file_lock(second / "lock", "that"), pytest.raises(ConfigError):
-        local.run_all(studies, [{}], overview.View())
+        local.run_all(studies, [{}], overview.StudyView())
     (second / "endings").write_text("{}")
-    assert local.run_all(studies, [{}], overview.View()) == 0
+    assert local.run_all(studies, [{}], overview.StudyView()) == 0
 
 
 def test_time_left_is_estimated_per_environment():

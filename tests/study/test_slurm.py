@@ -18,7 +18,9 @@ from perepisode.config import ConfigError
 from perepisode.study import local, matrix, overview, plan, slurm, state
 from perepisode.study.task_folder import TaskFolder
 
-CLUSTER = slurm.Cluster(partition="gpu", account="ethics", time="12:00:00", throttle=4, setup=("module load cuda",))
+CLUSTER = slurm.SlurmResources(
+    partition="gpu", account="ethics", time="12:00:00", throttle=4, setup=("module load cuda",)
+)
 
 
 def test_scripts_request_the_given_resources(tmp_path):
@@ -85,7 +87,7 @@ def test_a_study_survives_cancelling_a_time_limit_and_preemption(cluster, tmp_pa
     here, there = tmp_path / "local", tmp_path / "cluster"
     study = plan.save(tiny.study(updates=200, late_updates=10), here)
     plan.save(study, there)
-    machine = slurm.Cluster(partition="low", gpus=0, cpus=1, time="00:20:00", throttle=1, warning=30)
+    machine = slurm.SlurmResources(partition="low", gpus=0, cpus=1, time="00:20:00", throttle=1, warning=30)
 
     jobs = _submit(study, there, machine)
     with pytest.raises(ConfigError, match="already submitted"):
@@ -111,13 +113,13 @@ def test_a_study_survives_cancelling_a_time_limit_and_preemption(cluster, tmp_pa
     assert "stopped by SIGUSR1" in log
     assert "stopped by SIGTERM" in (there / "tasks" / "train-02" / "log").read_text()
     assert (there / "report" / "index.html").exists()
-    assert local.run(study, here, [{}, {}], view=overview.View()) == 0
+    assert local.run(study, here, [{}, {}], view=overview.StudyView()) == 0
     pd.testing.assert_frame_equal(tiny.all_episodes(here), tiny.all_episodes(there))
     assert tiny.metrics_without_clock(here) == tiny.metrics_without_clock(there)
     _say("episodes and metrics equal a local run's")
 
 
-def _submit(study: plan.Study, out: Path, machine: slurm.Cluster) -> dict[str, str]:
+def _submit(study: plan.Study, out: Path, machine: slurm.SlurmResources) -> dict[str, str]:
     jobs = slurm.submit(study, out, machine)
     assert {"train", "distill", "distilled", "report"} <= set(jobs)
     _say(f"submitted {jobs}")

@@ -33,7 +33,7 @@ class ListAgents:
 
 
 @dataclass(frozen=True)
-class Card:
+class CardCommand:
     """Print an agent's model card: training, evaluation, usage, limitations."""
 
     agent: Annotated[str, tyro.conf.Positional]  # A bundled agent's name or an exported file.
@@ -50,7 +50,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Export:
+class ExportCommand:
     """Export a finished run as an agent file: its quantised policy (about 4 MB), metadata and a model card."""
 
     run: Annotated[Path, tyro.conf.Positional]  # Run folder.
@@ -74,13 +74,13 @@ class Export:
 
 
 @dataclass(frozen=True)
-class Agents:
+class AgentsCommand:
     """Trained agents: list the bundled ones, show a model card, export your own."""
 
     action: tyro.conf.OmitArgPrefixes[
         Annotated[ListAgents, tyro.conf.subcommand("list")]
-        | Annotated[Card, tyro.conf.subcommand("card")]
-        | Annotated[Export, tyro.conf.subcommand("export")]
+        | Annotated[CardCommand, tyro.conf.subcommand("card")]
+        | Annotated[ExportCommand, tyro.conf.subcommand("export")]
     ] = field(default_factory=ListAgents)
 
     def __call__(self) -> int:

@@ -158,7 +158,7 @@ class StatusCommand:
 
 
 @dataclass(frozen=True)
-class SubmitCommand(slurm.Cluster, PackedSelection):
+class SubmitCommand(slurm.SlurmResources, PackedSelection):
     """Submit the study to a SLURM cluster as job arrays that checkpoint, requeue and resume by themselves."""
 
     slurm: bool = True  # Use SLURM, the only scheduler there is.

@@ -86,11 +86,11 @@ def _describe(code: int) -> str:
     return f"its process was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
-def run(study: Study, out: Path, slots: list[dict[str, str]], view: overview.View | None = None) -> int:
+def run(study: Study, out: Path, slots: list[dict[str, str]], view: overview.StudyView | None = None) -> int:
     return run_all({Path(out): study}, slots, view)
 
 
-def run_all(studies: Mapping[Path, Study], slots: list[dict[str, str]], view: overview.View | None = None) -> int:
+def run_all(studies: Mapping[Path, Study], slots: list[dict[str, str]], view: overview.StudyView | None = None) -> int:
     """Run tasks until none is left that can run; returns 0 if all are done, 1 if one failed, 75 if stopped.
 
     Unless all are done, the last line printed is the reason.
@@ -126,7 +126,7 @@ def _failure(states: Mapping[Path, list[state.TaskState]]) -> str:
     return f"{first.task.name} {first.state}{more}: {first.detail}; log: {log}"
 
 
-def _loop(supervisor: Supervisor, view: overview.View) -> Mapping[Path, list[state.TaskState]]:
+def _loop(supervisor: Supervisor, view: overview.StudyView) -> Mapping[Path, list[state.TaskState]]:
     while True:
         supervisor.reap()
         states = {out: state.read(study, out) for out, study in supervisor.studies.items()}

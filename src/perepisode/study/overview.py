@@ -37,14 +37,14 @@ def plain(states: Sequence[TaskState], workers: int = 0) -> str:
     return console.plain(HEADINGS, [columns(one) for one in states]) + "\n" + summary(states, workers)
 
 
-class View:
+class StudyView:
     """Shows nothing; the base of the other views."""
 
     def show(self, states: Sequence[TaskState]) -> None: ...
     def close(self) -> None: ...
 
 
-class Lines(View):
+class StudyLines(StudyView):
     """A line whenever a task changes its state, and a summary every minute."""
 
     def __init__(self, workers: int, every: float = 60.0):
@@ -65,7 +65,7 @@ class Lines(View):
     def close(self) -> None: ...
 
 
-class Table(View):
+class StudyTable(StudyView):
     """A table of all tasks, redrawn in place."""
 
     def __init__(self, workers: int):
@@ -76,10 +76,10 @@ class Table(View):
         self.live.start()
 
     def show(self, states: Sequence[TaskState]) -> None:
-        from rich.table import Table as RichTable
+        from rich.table import Table
         from rich.text import Text
 
-        table = RichTable(pad_edge=False, caption=summary(states, self.workers))
+        table = Table(pad_edge=False, caption=summary(states, self.workers))
         for heading in HEADINGS:
             table.add_column(heading, no_wrap=heading != "")
         colours = {"done": "green", "running": "cyan", "failed": "red", "blocked": "yellow"}
@@ -91,5 +91,5 @@ class Table(View):
         self.live.stop()
 
 
-def view_for(workers: int) -> View:
-    return Table(workers) if console.redraws() else Lines(workers)
+def view_for(workers: int) -> StudyView:
+    return StudyTable(workers) if console.redraws() else StudyLines(workers)

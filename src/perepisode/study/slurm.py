@@ -31,7 +31,7 @@ MAX_FRUITLESS_STARTS = 3  # starts in a row without a single update, after which
 
 
 @dataclass(frozen=True)
-class Cluster:
+class SlurmResources:
     """The resources requested from SLURM."""
 
     partition: Annotated[str, tyro.conf.arg(help_behavior_hint="")] = ""  # SLURM partition.
@@ -52,7 +52,7 @@ class Cluster:
 TIME = re.compile(r"\d+(:[0-5]?\d(:[0-5]?\d)?)?|\d+-\d+(:[0-5]?\d(:[0-5]?\d)?)?")
 
 
-def check(cluster: Cluster) -> None:
+def check(cluster: SlurmResources) -> None:
     """Raise ConfigError for values that SLURM would reject, before anything is written."""
     if not TIME.fullmatch(cluster.time):
         raise ConfigError(f"--time {cluster.time} is not a time limit; write hours:minutes:seconds or days-hours")
@@ -60,7 +60,7 @@ def check(cluster: Cluster) -> None:
         raise ConfigError(f"--host-memory {cluster.host_memory} is not an amount of memory; write it as 64G")
 
 
-def write_scripts(study: Study, out: Path, cluster: Cluster) -> list[Path]:
+def write_scripts(study: Study, out: Path, cluster: SlurmResources) -> list[Path]:
     """One script for each stage with work left, and submit.sh, which submits them in order."""
     folder = Path(out).absolute() / "slurm"
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def _pending(study: Study, out: Path) -> dict[str, list[Task]]:
     return {name: tasks for name, tasks in stages.items() if tasks}
 
 
-def stage_script(name: str, tasks: list[Task], out: Path, cluster: Cluster) -> str:
+def stage_script(name: str, tasks: list[Task], out: Path, cluster: SlurmResources) -> str:
     """An sbatch script whose array elements are the tasks of a stage; its jobs load the plugins of this process."""
     content = {"stage": name, "tasks": tasks, "cluster": cluster, "out": str(out), "quote": shlex.quote}
     loaded = {"plugins": os.environ.get(plugins.ENV_VARIABLE), "variable": plugins.ENV_VARIABLE, "here": os.getcwd()}
@@ -118,7 +118,7 @@ def _dependency(name: str, stages: dict[str, list[Task]]) -> str:
     return "afterok:" + ":".join(elements) if elements else ""
 
 
-def submit(study: Study, out: Path, cluster: Cluster) -> dict[str, str]:
+def submit(study: Study, out: Path, cluster: SlurmResources) -> dict[str, str]:
     """Write and submit the scripts, and record the job of every stage."""
     for tool in ("sbatch", "squeue", "scontrol"):
         if not shutil.which(tool):
