@@ -74,11 +74,11 @@ def craftax_text(out: Path) -> str:
     table = episodes.read(out / "craftax" / "episodes", without=episodes.REPLAY_COLUMNS)
     view = Episodes(table).view("no_killing")
     found = bundled.agents(view)
-    written = card.write([one.point for one in found], view.dilemma, out / "card")
-    shares = ", ".join(f"{one.point.label} {percent(one.here['p_over_1'])}" for one in reversed(found))
+    written = card.write([agent.point for agent in found], view.dilemma, out / "card")
+    shares = ", ".join(f"{agent.point.label} {percent(agent.here['p_over_1'])}" for agent in reversed(found))
     verdict = f"Episodes in which more than one passive creature is killed:\n{shares}; one seed each."
     headings = ("agent", "return", "more than one", metrics.CVAR)
-    rows = [(one.point.label, *(one.written(name) for name in ("return", "p_over_1", "cvar"))) for one in found]
+    rows = [(agent.point.label, *(agent.written(name) for name in ("return", "p_over_1", "cvar"))) for agent in found]
     return (
         f"Craftax, No Killing: {found[0].point.episodes} episodes per agent, evaluated on this machine;\n"
         "in parentheses: on the GPU that trained the agent, and in the paper.\n"

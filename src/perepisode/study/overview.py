@@ -9,12 +9,13 @@ from perepisode.study.state import TaskState
 from perepisode.training.progress import duration
 
 
-def columns(one: TaskState) -> list[str]:
-    share = f"{100 * one.share:.0f} %" if one.task.members else ""
-    speed = f"{one.speed:,.0f}/s" if one.speed and one.state == "running" else ""
-    left = duration(one.seconds_left) if one.state == "running" and one.seconds_left is not None else ""
-    runs = str(len(one.task.members)) if one.task.members else ""
-    return [one.task.name, one.state, runs, share, speed, left, one.detail]
+def columns(progress: TaskState) -> list[str]:
+    task, running = progress.task, progress.state == "running"
+    share = f"{100 * progress.share:.0f} %" if task.members else ""
+    speed = f"{progress.speed:,.0f}/s" if progress.speed and running else ""
+    left = duration(progress.seconds_left) if running and progress.seconds_left is not None else ""
+    runs = str(len(task.members)) if task.members else ""
+    return [task.name, progress.state, runs, share, speed, left, progress.detail]
 
 
 HEADINGS = ("task", "state", "runs", "done", "speed", "left", "")
