@@ -184,7 +184,7 @@ BUGS = (
     Bug(
         "distilled: tanh between layers",
         "methods/esr_distilled.py",
-        "jnp.tanh(hidden @ kernel + bias)",
+        "xp.tanh(hidden @ kernel + bias)",
         "hidden @ kernel + bias",
         T_UTIL,
     ),
@@ -234,8 +234,8 @@ BUGS = (
     Bug(
         "sauté: no reward beyond the budget",
         "methods/saute.py",
-        "task_reward(before, after), 0.0)",
-        "task_reward(before, after), 0.5)",
+        "where(remaining > 0, reward, 0.0)",
+        "where(remaining > 0, reward, 0.5)",
         T_OBJ,
     ),
     Bug(
