@@ -33,6 +33,12 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._cdp("Emulation.setEmulatedMedia", media=medium, features=[scheme])
         self._request("POST", f"{self.session}/url", {"url": path.as_uri()})
+        # On a busy machine the driver answers while a large page is still being parsed.
+        for _ in range(600):
+            if self.run("return document.readyState") == "complete":
+                return
+            time.sleep(0.05)
+        raise TimeoutError(f"{path} was not loaded within 30 seconds")
 
     def run(self, script: str):
         return self._request("POST", f"{self.session}/execute/sync", {"script": script, "args": []})
