@@ -269,7 +269,7 @@ def _parse_settings(texts: dict[str, list[str]], owners: dict[str, type], files:
 def _owner_of(name: str, owners: dict[str, type]) -> tuple[str, settings.Setting]:
     """The owner of a setting; a prefix, as in `env.name`, distinguishes two of the same name."""
     prefix, dot, bare = name.rpartition(".")
-    prefix = {"world": "env", "learner": "ppo"}.get(prefix, prefix)
+    prefix = legacy.OWNERS.get(prefix, prefix)
     known = {owner: settings.of(cls) for owner, cls in owners.items() if not dot or owner == prefix}
     found = [(owner, declared[bare]) for owner, declared in known.items() if bare in declared]
     if not found:  # perhaps its name in version 0.1

@@ -106,14 +106,10 @@ def read_raw(paths: str | Path | Iterable[str | Path], without: Iterable[str] = 
     tables, provenance, word = [], [], "violations"
     for file in files:
         table, metadata = _read_file(file, tuple(without))
-        try:
-            table = _upgrade(table)
-        except TypeError as error:  # lists, which cannot be hashed, in a column of text
-            raise ValueError(f"{file} has values that no episodes table allows ({safe_io.first_line(error)})") from None
         table, renamed = rename_foreign_columns(table)
         _refuse_missing_columns(table, str(file))
         try:
-            tables.append(complete(table))
+            tables.append(complete(_upgrade(table)))
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise ValueError(f"{file} has values that no episodes table allows ({safe_io.first_line(error)})") from None
         columns = {"columns": ", ".join(f"{old} is {new}" for old, new in renamed.items())} if renamed else {}
