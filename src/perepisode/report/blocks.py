@@ -108,9 +108,8 @@ def frontier(case: Case) -> Drawing | str:
 
 @table
 def side_by_side(case: Case) -> Table | str | None:
-    why = (
-        f"Pairwise comparisons are omitted: no two agents are matched in mean return or mean {case.view.measure.name}."
-    )
+    name = case.view.measure.name
+    why = f"Pairwise comparisons are omitted: any two agents differ in mean return and in mean {name}."
     return (tables.side_by_side(case.view) or why) if len(case.view.main) > 1 else None
 
 
