@@ -7,6 +7,7 @@ None.  Your own script declares in the same way before it builds a page (docs/ho
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from perepisode.report import tables
@@ -29,7 +30,7 @@ class Inputs:
     curves: list[Curve]
     utilities: dict[str, tuple[Utility, float]]
     exact: list[dict]
-    watch: list[tuple[str, str]]  # replays: title, address
+    watch: list[tuple[str, Path]]  # replays: title, page
 
 
 class Case(NamedTuple):

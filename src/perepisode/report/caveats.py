@@ -1,7 +1,6 @@
 """The caveats of a finding: one sentence for each that the data calls for."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -35,7 +34,7 @@ def _tests(view: View, compared: Compared) -> Iterator[str]:
     assert chosen is not None
     many = f"; p values are corrected for {compared.tested} comparisons (Holm)" if compared.tested > 1 else ""
     if compared.chosen_by == BY_PLAN:
-        yield f"The comparisons were fixed beforehand by {Path(plan.path).name}{many}."
+        yield f"The comparisons were fixed beforehand by {plan.name}{many}."
     elif compared.chosen_by == BY_BUDGET:
         yield (
             f"{chosen.label} is compared because of its per-episode budget, with the arms nearest to it in the means, "
@@ -43,13 +42,12 @@ def _tests(view: View, compared: Compared) -> Iterator[str]:
         )
     elif len(view.main) > 1:
         yield f"The comparisons were chosen by the data: no analysis plan fixed them (--plan){many}."
-    returns, means = view.margins
-    if compared.tested and not (stated(plan.margin) or (stated(plan.cost_margin) and not stated(returns))):
-        share = f"{100 * MARGIN_SHARE:.0f} % of the range of the agents' means"
-        known = [f"±{number(returns)} of return"] if stated(returns) else []
-        known += [f"±{view.measure.text(means)} of {view.measure.name}"] if stated(means) else []
-        if known:
-            yield f"The margins of equivalence, {' and '.join(known)}, are {share}: the data set them (--margin)."
+    if compared.tested and stated(view.return_margin) and not stated(plan.margin):
+        share = percent(MARGIN_SHARE, digits=0)
+        yield (
+            f"The margin of mean return, ±{number(view.return_margin)}, was set by the data: {share} of the range from "
+            "the cleanest agent to the best (--margin states another)."
+        )
     if compared.chosen_by == BY_BUDGET and (far := matched.unmatched(chosen, matched.partners(view, chosen))):
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in far)
         reached = [point for point in far if matched.interpolated(view, chosen, point.method).tail is not None]

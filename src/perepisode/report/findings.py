@@ -126,10 +126,11 @@ def _power_view(compared: Compared) -> Iterator[str]:
     many = " and ".join(map(str, seeds))
     found = f"a tail {factor(plan.ratio)} as heavy" if plan.ratio < float("inf") else "no difference of tails"
     needed = f"about {plan.seeds}" if plan.seeds and plan.seeds <= MANY_SEEDS else f"more than {MANY_SEEDS}"
+    power = f"{100 * verdicts.POWER:.0f} %"
     yield (
-        f"With {many} seeds like these, {found} is found with a probability of {100 * verdicts.POWER:.0f} %. The "
-        f"largest contrast without a verdict, {pair.heavier.label} against {pair.lighter.label}, would need {needed} "
-        f"seeds per agent."
+        f"With {many} seeds per agent that vary like these, {found} is found with a probability of {power}. The largest "
+        f"contrast without a verdict, {pair.heavier.label} against {pair.lighter.label}, would need {needed} seeds per "
+        "agent."
     )
 
 
@@ -276,7 +277,7 @@ def _plain(view: View) -> dict:
         "comparisons_chosen_by": compared.chosen_by,
         "primary_measure": view.plan.measure,
         "p_corrected_for": compared.tested,
-        "margins": {"return": view.margins.returns, measure.name: view.margins.means},
+        "return_margin": view.return_margin,
         "agents": agents,
         "pairs": [_plain_pair(pair.oriented) for pair in pairs.by_clarity(compared.pairs)],
     }

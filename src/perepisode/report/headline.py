@@ -12,7 +12,7 @@ from typing import NamedTuple
 from perepisode import metrics
 from perepisode.evaluation import compare, verdicts
 from perepisode.evaluation.compare import Interval
-from perepisode.evaluation.verdicts import DIFFERENT, EQUIVALENT, UNDECIDED, Equivalence
+from perepisode.evaluation.verdicts import DIFFERENT, EQUIVALENT
 from perepisode.report.cost_measure import CostMeasure
 from perepisode.report.formatting import in_words, listed, number, p_equals, percent, share_interval
 from perepisode.report.statistics import matched, pairs
@@ -84,7 +84,7 @@ def statement(view: View, chosen: Point, compared: Compared) -> Statement:
     hub, about = (chosen, compared.pairs) if fixed and _all_have(chosen, compared.pairs) else _hub(compared.pairs)
     how = _described(view, hub, about)
     others = [pair.other if pair.one is hub else pair.one for pair in about]
-    headline = f"{_tails_clause(hub, others, about, how, len(view.main))} {_means_clause(view, about)}"
+    headline = f"{_tails_clause(hub, others, about, how, len(view.main))} {_means_clause(view, others, about)}"
     shown = sorted(others, key=lambda point: -how.interval(point).mean)
     return Statement(headline.strip(), [_card(point, how, pair) for point, pair in _cards(hub, shown, about)])
 
@@ -173,27 +173,37 @@ def _amounts(points: list[Point], how: Described) -> str:
     return listed(f"{point.label} {how.text(point)}" for point in ordered)
 
 
-def _means_clause(view: View, about: list[Pair]) -> str:
+def _means_clause(view: View, others: list[Point], about: list[Pair]) -> str:
     """What is known of the means of the agents in the headline; nothing where one seed leaves them untested."""
     names = {RETURN: "mean return", VIOLATIONS: f"mean {view.measure.name}"}
-    texts: dict[str, list[str]] = {}
-    for axis, name in names.items():
-        texts.setdefault(_verdict_of([pair.on(axis) for pair in about]), []).append(name)
+    alike: dict[str, list[str]] = {}
     parts = []
-    for verdict, means in texts.items():
-        both, plural = " and ".join(means), len(means) > 1 or means[0].endswith("s")
-        if verdict == EQUIVALENT:
-            parts.append(f"{both} {'are' if plural else 'is'} equivalent")
-        elif verdict == DIFFERENT:
-            parts.append(f"{both} {'differ' if plural else 'differs'}")
-        elif verdict == UNDECIDED:
-            parts.append(f"whether {' or '.join(means)} {'differ' if means[-1].endswith('s') else 'differs'} is undecided")
-        elif verdict:
-            parts.append(f"{both}: {verdict}")
+    for axis, name in names.items():
+        by_verdict: dict[str, list[Point]] = {}
+        for other, pair in zip(others, about):
+            if stated(pair.on(axis).half):
+                by_verdict.setdefault(pair.on(axis).verdict, []).append(other)
+        if len(by_verdict) == 1:
+            alike.setdefault(next(iter(by_verdict)), []).append(name)
+        elif by_verdict:
+            parts.append(
+                f"{name}: {', '.join(f'{verdict} for {_group(some, 0)}' for verdict, some in by_verdict.items())}"
+            )
+    parts = [*(_same_verdict(verdict, means) for verdict, means in alike.items()), *parts]
     text = "; ".join(parts)
     if text and len(about) == 1:
         text += f" ({_means_of(view, about[0])})"
     return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _same_verdict(verdict: str, means: list[str]) -> str:
+    """One verdict on one or two means, against every agent."""
+    both, plural = " and ".join(means), len(means) > 1 or means[0].endswith("s")
+    if verdict == EQUIVALENT:
+        return f"{both} {'are' if plural else 'is'} equivalent"
+    if verdict == DIFFERENT:
+        return f"{both} {'differ' if plural else 'differs'}"
+    return f"whether {' or '.join(means)} {'differ' if means[-1].endswith('s') else 'differs'} is undecided"
 
 
 def _means_of(view: View, pair: Pair) -> str:
@@ -201,17 +211,6 @@ def _means_of(view: View, pair: Pair) -> str:
     costs = [view.measure.text(VIOLATIONS.of(point)) for point in (first, second)]
     returns = [number(point.mean_return, 1) for point in (first, second)]
     return f"return {returns[0]} and {returns[1]}, {view.measure.name} {costs[0]} and {costs[1]}"
-
-
-def _verdict_of(means: list[Equivalence]) -> str:
-    """The verdict, if it is the same for all; otherwise how often each occurs; empty if nothing was tested."""
-    if not any(stated(one.half) for one in means):
-        return ""
-    found = [one.verdict for one in means]
-    counts = {word: found.count(word) for word in (EQUIVALENT, UNDECIDED, DIFFERENT) if word in found}
-    if len(counts) == 1:
-        return found[0]
-    return ", ".join(f"{word} for {in_words(count)}" for word, count in counts.items())
 
 
 def _without_pairs(view: View, chosen: Point) -> Statement:

@@ -33,7 +33,7 @@ class Section:
     title: str
     intro: str = ""
     blocks: list = field(default_factory=list)
-    links: list[tuple[str, str]] = field(default_factory=list)  # text, address
+    links: list[tuple[str, Path]] = field(default_factory=list)  # text, page
     text: list[tuple[str, list[str]]] = field(default_factory=list)  # heading, paragraphs
     omitted: list[str] = field(default_factory=list)  # why blocks are omitted
 

@@ -1,13 +1,12 @@
 """The tables of a report.  Each has the cells that the page shows (text) and a frame to export (numbers)."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from perepisode import metrics
-from perepisode.evaluation import compare
+from perepisode.evaluation import compare, verdicts
 from perepisode.evaluation.verdicts import Equivalence
 from perepisode.report.cost_measure import CostMeasure
 from perepisode.report.formatting import (
@@ -22,7 +21,7 @@ from perepisode.report.formatting import (
 )
 from perepisode.report.statistics import frontiers, matched, pairs
 from perepisode.report.statistics.pairs import Pair
-from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View
+from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View, stated
 from perepisode.report.style import dilemma_name, look
 
 MAX_PAIRS = 20  # shown; the CSV has all
@@ -99,9 +98,14 @@ def side_by_side(view: View) -> Table | None:
     note += " Differences are the first agent minus the second."
     if len(ordered) > len(first):
         note += f" The CSV has all {len(ordered)} pairs."
-    frame = pd.DataFrame([_pair_row(pair) for pair in ordered])
+    frame = pairs_frame(view)
     methods = [pair.other.method for pair in first]
     return Table(f"pairs_{slug(view.dilemma)}", "Pairwise comparisons", note, shown, frame, methods)
+
+
+def pairs_frame(view: View) -> pd.DataFrame:
+    """Every number of the comparisons, the most informative pair first."""
+    return pd.DataFrame([_pair_row(pair.oriented) for pair in pairs.by_clarity(pairs.compared(view).pairs)])
 
 
 def _found(pair: Pair) -> str:
@@ -135,7 +139,7 @@ def _which(view: View, compared: pairs.Compared) -> str:
     """Which pairs were compared, and who chose them."""
     first = compared.pairs[0].one.label
     if compared.chosen_by == pairs.BY_PLAN:
-        return f"The comparisons were fixed beforehand by {Path(view.plan.path).name}."
+        return f"The comparisons were fixed beforehand by {view.plan.name}."
     if compared.chosen_by == pairs.BY_BUDGET:
         return f"{first}, fixed by its budget, and of every other method the arms nearest to it in the means."
     skipped = f", except {compared.skipped} known to differ in both means" if compared.skipped else ""
@@ -144,22 +148,19 @@ def _which(view: View, compared: pairs.Compared) -> str:
 
 def margins_note(view: View) -> str:
     """What the three words for means say, with the margins of this view."""
-    returns, means = view.margins
-    stated_by = "by default a fifth of the range of the agents' means"
-    if view.plan.margin == view.plan.margin or view.plan.cost_margin == view.plan.cost_margin:
-        stated_by = "as stated beforehand" if view.plan.path else "as stated"
-    margins = [
-        f"±{view.measure.text(margin)} for {name}"
-        for margin, name in ((returns, "mean return"), (means, f"mean {view.measure.name}"))
-        if margin == margin
-    ]
-    if not margins:
-        return "No margin is known, so no means are called equivalent."
-    text = (
+    plan, measure, share = view.plan, view.measure, percent(verdicts.MARGIN_SHARE, digits=0)
+    of_return = "is unknown, because the best agent is the cleanest"
+    if stated(view.return_margin):
+        source = "as stated" if stated(plan.margin) else f"{share} of the range from the cleanest agent to the best"
+        of_return = f"is ±{number(view.return_margin)} ({source})"
+    of_cost = f"{share} of the smaller of the two means"
+    if stated(plan.cost_margin):
+        of_cost = f"±{measure.text(plan.cost_margin)} (as stated)"
+    return (
         "Means are equivalent if two one-sided tests place their difference within a margin, different if its 95 % "
-        f"interval excludes zero, and undecided otherwise; the margin ({stated_by}) is {' and '.join(margins)}."
+        f"interval excludes zero, and undecided otherwise. The margin of mean return {of_return}; that of mean "
+        f"{measure.name} is {of_cost}."
     )
-    return text if returns == returns else f"{text} The best agent is the cleanest: there is no margin for return."
 
 
 def _pair_row(pair: Pair) -> dict:
@@ -427,6 +428,11 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
         note += f" {names}: violations per episode of the dilemmas that the agent was not trained for."
     methods = [point.method for point in points]
     return Table(f"complete_{slug(view.dilemma)}", "All agents", note, shown, frame, methods, wide=True)
+
+
+def complete_frame(view: View) -> pd.DataFrame:
+    """The numbers of `complete`."""
+    return complete(view, tuple(view.points[0].seeds[0].others)).frame
 
 
 def _complete_row(point: Point, specs: list[metrics.MetricSpec], others: list[str]) -> dict:

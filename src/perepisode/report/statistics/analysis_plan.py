@@ -44,6 +44,10 @@ class AnalysisPlan:
     stated: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)  # the file's entries as written
 
     @property
+    def name(self) -> str:
+        return Path(self.path).name if self.path else "the caller"
+
+    @property
     def fixes_pairs(self) -> bool:
         return bool(self.focal or self.pairs)
 

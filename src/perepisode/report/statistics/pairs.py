@@ -159,9 +159,14 @@ def _alike(means: Equivalence) -> int:
 
 
 def _both_means_differ(view: View, one: Point, other: Point) -> bool:
-    return all(
-        verdicts.equivalence(axis.per_seed(one), axis.per_seed(other), margin).detectable
-        for axis, margin in zip((RETURN, VIOLATIONS), view.margins)
+    return all(means.detectable for means in _means(view, one, other))
+
+
+def _means(view: View, one: Point, other: Point) -> tuple[Equivalence, Equivalence]:
+    """The verdicts on mean return, and on mean violations or cost."""
+    return (
+        verdicts.equivalence(one.returns, other.returns, view.return_margin),
+        verdicts.equivalence(*map(VIOLATIONS.per_seed, (one, other)), view.cost_margin(one, other)),
     )
 
 
@@ -174,14 +179,11 @@ def _tested(view: View, both: list[tuple[Point, Point]]) -> list[Pair]:
     if stated(level):
         shares = list(verdicts.share_tests([point.counts for point in points], level, indices))
     by_share = view.plan.measure == "p_over"
-    found = []
-    for (one, other), tail, over in zip(both, tails, shares):
-        returns, means = (
-            verdicts.equivalence(axis.per_seed(one), axis.per_seed(other), margin)
-            for axis, margin in zip((RETURN, VIOLATIONS), view.margins)
-        )
-        found.append(Pair(one, other, returns, means, tail, over, by_share))
-    return found
+    means = [_means(view, one, other) for one, other in both]
+    return [
+        Pair(one, other, *two, tail, over, by_share)
+        for (one, other), two, tail, over in zip(both, means, tails, shares)
+    ]
 
 
 def allowed(view: View) -> float:

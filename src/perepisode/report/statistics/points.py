@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -140,13 +139,6 @@ class Point:
         return sum(metrics.tail_size(seed.counts.size, self.measure.alpha) for seed in self.seeds)
 
 
-class Margins(NamedTuple):
-    """Differences up to these do not matter; NaN where none is known."""
-
-    returns: float  # of mean return
-    means: float  # of mean violations or cost
-
-
 @dataclass(frozen=True)
 class View:
     """All operating points of one dilemma."""
@@ -181,12 +173,18 @@ class View:
         return self.unconstrained.interval(metrics.p_any).mean >= BINDING_SHARE
 
     @cached_property
-    def margins(self) -> Margins:
-        """The largest differences that do not matter: as stated, or a fifth of what the agents of this view span."""
-        returns, means = ([value(point) for point in self.main] for value in (_mean_return, _mean_count))
-        margin = self.plan.margin if stated(self.plan.margin) else verdicts.default_margin(returns, means)
-        spread = verdicts.MARGIN_SHARE * (max(means) - min(means)) or NAN
-        return Margins(margin, self.plan.cost_margin if stated(self.plan.cost_margin) else spread)
+    def return_margin(self) -> float:
+        """The largest difference of mean return that does not matter: as stated, or a share of the agents' range."""
+        if stated(self.plan.margin):
+            return self.plan.margin
+        means = [float(point.per_seed(metrics.mean).mean()) for point in self.main]
+        return verdicts.default_margin([point.mean_return for point in self.main], means)
+
+    def cost_margin(self, one: Point, other: Point) -> float:
+        """The same for mean violations or cost: as stated, or a share of the smaller of the two means."""
+        if stated(self.plan.cost_margin):
+            return self.plan.cost_margin
+        return verdicts.MARGIN_SHARE * min(float(point.per_seed(metrics.mean).mean()) for point in (one, other))
 
     def labelled(self, label: str) -> Point | None:
         """The main point with this label, or with this method and arm."""
@@ -348,14 +346,6 @@ class Episodes:
 def stated(value: float) -> bool:
     """Whether a number is given: NaN means that it is not."""
     return value == value
-
-
-def _mean_return(point: Point) -> float:
-    return point.mean_return
-
-
-def _mean_count(point: Point) -> float:
-    return float(point.per_seed(metrics.mean).mean())
 
 
 def _reject_duplicate_seeds(keys: pd.DataFrame) -> None:
