@@ -225,7 +225,13 @@ def test_where_returns_do_not_match_the_findings_read_the_frontier_at_equal_retu
         ("lagrangian", "d=1"): (25.0, [2, 2, 3]),
     }
     rows = [
-        {"method": method, "arm": arm, "seed": seed, "return": level + 1e-6 * seed, "violations": worst / 2 if episode < 2 else 0}
+        {
+            "method": method,
+            "arm": arm,
+            "seed": seed,
+            "return": level + 1e-6 * seed,  # three equal numbers would not differ from three others (2 of 20 labels)
+            "violations": worst / 2 if episode < 2 else 0,
+        }
         for (method, arm), (level, each) in tails.items()
         for seed, worst in enumerate(each)
         for episode in range(20)

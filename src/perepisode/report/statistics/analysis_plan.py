@@ -23,7 +23,7 @@ from typing import Any
 from perepisode import metrics, safe_io
 from perepisode.config import ConfigError
 
-REMEDY = "write it as docs/how-to/plan-a-comparison.md shows"
+REMEDY = "write it as docs/concepts/statistics.md shows"
 MEASURES = ("cvar", "p_over")
 NAN = math.nan
 
