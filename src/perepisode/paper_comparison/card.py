@@ -45,6 +45,10 @@ def card(points: Sequence[Point], dilemma: str) -> Drawing:
     return Drawing(figure, pd.DataFrame(rows), caption)
 
 
+def on_page(points: Sequence[Point], dilemma: str) -> Drawing:
+    return card(points, dilemma)
+
+
 def write(points: Sequence[Point], dilemma: str, stem: Path) -> list[Path]:
     """The card as SVG and as PNG."""
     import io

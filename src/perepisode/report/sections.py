@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -90,7 +91,7 @@ def _dilemma(view: View, inputs: Inputs) -> Iterator[Shown]:
 def _together(inputs: Inputs) -> Iterator[Shown]:
     binding = [view for view in inputs.views if view.binds]
     if len(binding) > 1:
-        yield drawn("frontiers", "Frontiers side by side", figures.both_frontiers(binding))
+        yield drawn("frontiers", "Frontiers side by side", partial(figures.both_frontiers, binding))
 
 
 def _training(inputs: Inputs) -> Iterator[Shown]:
@@ -109,12 +110,12 @@ def _training(inputs: Inputs) -> Iterator[Shown]:
         if not any(method != "unconstrained" for method, _ in groups):
             yield f"{name}: the run folders have no training curves."
             continue
-        drawing = training_figures.training_curves(_chosen_curves(groups, view))
-        yield drawn(f"training_{slug(view.dilemma)}", f"Training on {name}", drawing)
+        draw = partial(training_figures.training_curves, _chosen_curves(groups, view))
+        yield drawn(f"training_{slug(view.dilemma)}", f"Training on {name}", draw)
         duals = {key: group for key, group in groups.items() if any(curve.has("lambda") for curve in group)}
         if duals:
-            drawing = training_figures.multipliers(duals)
-            yield drawn(f"multiplier_{slug(view.dilemma)}", f"Multiplier λ on {name}", drawing)
+            draw = partial(training_figures.multipliers, duals)
+            yield drawn(f"multiplier_{slug(view.dilemma)}", f"Multiplier λ on {name}", draw)
 
 
 def _chosen_curves(groups: dict, view: View) -> dict:
@@ -129,8 +130,8 @@ def _chosen_curves(groups: dict, view: View) -> dict:
 def _utilities(inputs: Inputs) -> Shown:
     if not inputs.utilities:
         return "Utility slices are omitted: no distilled utility was given."
-    drawing = training_figures.utility_slices(inputs.utilities)
-    return drawn("utility_slices", "Utility at fixed violation counts", drawing)
+    draw = partial(training_figures.utility_slices, inputs.utilities)
+    return drawn("utility_slices", "Utility at fixed violation counts", draw)
 
 
 def _measuring(inputs: Inputs) -> list[Shown]:
