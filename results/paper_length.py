@@ -31,7 +31,7 @@ from perepisode import metrics
 from perepisode.config import PAPER_SEEDS
 from perepisode.evaluation import compare, episodes
 from perepisode.paper_comparison import numbers
-from perepisode.paper_comparison.card import BINS, EDGES, card
+from perepisode.paper_comparison.card import BINS, EDGES, on_page
 from perepisode.report import blocks
 from perepisode.report.drawing.canvas import Drawing, row_of_panels, sheet
 from perepisode.report.drawing.figures import seed_shares
@@ -140,7 +140,7 @@ def declared() -> Iterator[None]:
     few = Episodes(episodes.read(sorted(KEPT.glob("episodes64/*.parquet")), without=episodes.REPLAY_COLUMNS))
 
     def episodes_by_kills(case: blocks.Case) -> Drawing:
-        return card(_compared(case.view), case.view.dilemma)
+        return on_page(_compared(case.view), case.view.dilemma)
 
     def beside_the_paper(case: blocks.Case) -> Drawing:
         return papers_figure(case.view)
@@ -380,7 +380,7 @@ def learned_from(runs: list[tuple[Run, pd.DataFrame]]) -> Table:
         own = frame[f"below_{level:g}"]
         shown[f"Below {percent(level, digits=0)} from"] = ["–" if at != at else f"{at / 1e6:.0f} M" for at in own]
     shown["P(≥1), end"] = [percent(value) for value in frame["p_any_end"]]
-    shown["Further per first, end"] = [percent(value) for value in frame["further_end"]]
+    shown["Further per first, end"] = [number(value, 3) for value in frame["further_end"]]
     shown["Second per first, end"] = [percent(value) for value in frame["second_end"]]
     note = (
         "Training steps from which further kills per first, pooled over a tenth of the run, stay below a level to the "
