@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from perepisode.methods import METHODS
 from perepisode.report import measurement, tables
 from perepisode.report.blocks import BLOCKS, Case, Inputs, Shown
 from perepisode.report.drawing import figures, training_figures
@@ -18,7 +19,7 @@ from perepisode.report.formatting import slug
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.points import View
-from perepisode.report.style import dilemma_name, reference_of
+from perepisode.report.style import dilemma_name, label, reference_of
 
 MAX_CURVES = 8  # lines that stay readable in one panel
 NOT_BINDING = (
@@ -44,6 +45,18 @@ class Section:
             elif block is not None:
                 self.blocks.append(block)
         return self
+
+
+def glossary(inputs: Inputs) -> list[tuple[str, str]]:
+    """The methods on the page and the words in their names, each explained in one line."""
+    points = [point for view in inputs.views for point in view.points]
+    methods = dict.fromkeys(point.method for point in points)
+    found = [(label(name), METHODS[name].explanation) for name in methods if name in METHODS]
+    if any("scaled obs" in point.arm for point in points):
+        found.append(("scaled obs", "observes the accrued return and violations on a larger scale than the paper's."))
+    measure = inputs.views[0].measure
+    found.append((measure.cvar_heading, f"conditional value at risk: the mean over the {measure.worst_episodes}."))
+    return [entry for entry in found if entry[1]]
 
 
 def sections(inputs: Inputs) -> list[Section]:
