@@ -51,6 +51,11 @@ def times(ratio: float) -> str:
     return f"{ratio:.{0 if ratio >= 10 else 1}f} times"
 
 
+def multiple(ratio: float) -> str:
+    """A ratio in a table: "2.0 ×", "11 ×"."""
+    return f"{ratio:.{0 if ratio >= 10 else 1}f}\u00a0×" if ratio < float("inf") else "–"
+
+
 def in_words(count: int) -> str:
     """A small number as a word."""
     return _SMALL.get(count, str(count))

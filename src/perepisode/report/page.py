@@ -16,8 +16,9 @@ from perepisode.report.blocks import Inputs
 from perepisode.report.cost_measure import NAN
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import Drawn
-from perepisode.report.links import render, titles
-from perepisode.report.sections import Section, sections
+from perepisode.report.formatting import listed
+from perepisode.report.links import links_in, render, titles
+from perepisode.report.sections import Section, glossary, sections
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import distilled
 from perepisode.report.statistics.points import Episodes, View
@@ -30,7 +31,8 @@ TEXT_COLUMNS = (
     "Kind", "Matched in", "Unit of violations", "File", "Key", "Value", "Metric", "Meaning", "Run",
 )  # fmt: skip
 # collapsed: for experts, or about the measurement
-FURTHER = ("budget_sweep_", "matched_wider_", "matched_interpolated_", "hypervolume_", "apart_")
+FURTHER = ("budget_sweep_", "matched_wider_", "matched_interpolated_", "esr_family_", "hypervolume_", "apart_")
+MAX_FILES = 3  # named at the top
 FOLDED = ("training", "utilities", "optima", "measuring", "paper", "reading", "not-shown")
 
 
@@ -117,6 +119,7 @@ def _write(
     variables = {
         "title": f"Per-episode report: {kicker}",
         "kicker": kicker,
+        "glossary": glossary(inputs),
         "finding": finding,
         "picture": _first_picture(content),
         "sections": content,
@@ -128,6 +131,7 @@ def _write(
         "files": lambda block: exports.files(block, formats),
         "literal": _literal,
         "text_columns": TEXT_COLUMNS,
+        "links_in": links_in,
         "zip": zip,
         "unbroken": _unbroken,
         "footer": f"perepisode {perepisode.__version__}. The files of every figure and table are next to this page.",
@@ -153,7 +157,15 @@ def _kicker(inputs: Inputs) -> str:
     agents = sum(len(view.points) for view in inputs.views)
     names = ", ".join(dilemma_name(view.dilemma) for view in inputs.views)
     rows = f"{inputs.episodes.rows:,}".replace(",", "\u2009")
-    return f"{inputs.episodes.environment} · {names} · {agents} agents · {rows} episodes"
+    return f"{_origin(inputs)} · {names} · {agents} agents · {rows} episodes"
+
+
+def _origin(inputs: Inputs) -> str:
+    """The environment; of another library's table, which does not name it, the user's files."""
+    if not inputs.views[0].external:
+        return inputs.episodes.environment
+    files = [safe_io.printable(Path(file["path"]).name) for file in inputs.episodes.provenance if file.get("path")]
+    return listed(files if len(files) <= MAX_FILES else [files[0], f"{len(files) - 1} more files"]) or "episodes"
 
 
 def _unbroken(text: str) -> str:

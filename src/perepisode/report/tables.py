@@ -8,7 +8,7 @@ import pandas as pd
 from perepisode import metrics
 from perepisode.evaluation import compare
 from perepisode.report.cost_measure import CostMeasure
-from perepisode.report.formatting import difference, number, p_value, percent, plus_minus, scientific, slug, times
+from perepisode.report.formatting import difference, multiple, number, p_value, percent, plus_minus, scientific, slug
 from perepisode.report.statistics import frontiers, matched, pairs
 from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View
 from perepisode.report.style import dilemma_name, look
@@ -102,7 +102,7 @@ def side_by_side(view: View) -> Table | None:
         ],
         measure.cvar_heading: [f"{measure.text(row['cvar'])} and {measure.text(row['other_cvar'])}" for row in first],
         "Difference": [measure.difference(row["cvar_difference"], row["cvar_difference_ci"]) for row in first],
-        "Ratio": [times(row["ratio"]) for row in first],
+        "Ratio": [multiple(row["ratio"]) for row in first],
         "p": [p_value(row["welch_p"]) for row in first],
     }
     which = f"All pairs of agents that are matched in mean return or mean {measure.name}."
@@ -337,7 +337,6 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
         counted,
         {dilemma_name(name): [number(row[f"violations_{name}"]) for row in rows] for name in others},
         {
-            "Utility": [number(row["utility"]) for row in rows],
             "Seeds": [str(row["seeds"]) for row in rows],
             "Episodes": [str(row["episodes"]) for row in rows],
         },
@@ -348,6 +347,8 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
     if others:
         names = " and ".join(dilemma_name(name) for name in others)
         note += f" {names}: violations per episode of the dilemmas that the agent was not trained for."
+    if any(row["utility"] == row["utility"] for row in rows):
+        note += " The CSV also has utilities; they are comparable between the settings of one method only."
     methods = [point.method for point in points]
     return Table(f"complete_{slug(view.dilemma)}", "All agents", note, shown, frame, methods, wide=True)
 
