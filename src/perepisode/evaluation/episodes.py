@@ -131,7 +131,8 @@ def read_raw(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
             tables.append(complete(_upgrade(table)))
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise ValueError(f"{file} has values that no episodes table allows ({safe_io.first_line(error)})") from None
-        columns = {"columns": ", ".join(f"{old} is {new}" for old, new in renamed.items())} if renamed else {}
+        roles = (f"{old} is {'cost' if 'cost' in old.lower() else new}" for old, new in renamed.items())
+        columns = {"columns": ", ".join(roles)} if renamed else {}
         if isinstance(metadata.get("protocol"), dict):
             metadata = {**metadata, "protocol": legacy.upgrade_evaluation(metadata["protocol"])}
         provenance.append({"path": str(file), "sha256": digest, "episodes": len(table), **columns, **metadata})

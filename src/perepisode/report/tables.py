@@ -417,7 +417,6 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
         counted,
         {dilemma_name(name): [number(row[f"violations_{name}"]) for row in rows] for name in others},
         {
-            "Utility": [number(row["utility"]) for row in rows],
             "Seeds": [str(row["seeds"]) for row in rows],
             "Episodes": [str(row["episodes"]) for row in rows],
         },
@@ -428,6 +427,8 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
     if others:
         names = " and ".join(dilemma_name(name) for name in others)
         note += f" {names}: violations per episode of the dilemmas that the agent was not trained for."
+    if any(row["utility"] == row["utility"] for row in rows):
+        note += " The CSV also has utilities; they are comparable between the settings of one method only."
     methods = [point.method for point in points]
     return Table(f"complete_{slug(view.dilemma)}", "All agents", note, shown, frame, methods, wide=True)
 
