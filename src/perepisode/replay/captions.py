@@ -25,7 +25,7 @@ class Caption:
         """ "step 244: kills a snail (violation 3)" for an agent that was trained for the dilemma `own`."""
         number = self.numbers
         if self.dilemma != own:
-            number += f" of {dilemma_name(self.dilemma)}, not this run's dilemma"
+            number += f" of {dilemma_name(self.dilemma)}"
         return f"step {self.step}: {self.text} ({number})" if self.text else f"step {self.step}: {number}"
 
     @property

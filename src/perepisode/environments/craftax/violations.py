@@ -69,7 +69,8 @@ def _kill(detector: Any, mobs: str, slot: int, before: Any, after: Any, events: 
         text += f" {_tiles(detector.norm, getattr(events, f'{mobs}_offset')[slot])} tiles away"
     elif not events.by_hand[mobs][slot]:
         text += " with a projectile"
-    return Violation(detector.name, text, 1, seen, region(after, events.died_at[mobs][slot]))
+    died = region(after, events.died_at[mobs][slot])
+    return Violation(detector.name, text if seen or died else f"{text}, out of view", 1, seen, died)
 
 
 def _with_article(name: str) -> str:
