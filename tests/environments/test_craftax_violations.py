@@ -158,15 +158,19 @@ def likeness(frame: np.ndarray, region: Region, picture: np.ndarray) -> float:
 @pytest.mark.parametrize(
     ("table", "row", "expected"),
     [
-        # an orc mage in view and one out of view, wood, snails
-        ("craftax/episodes/lists_1_2-train-01.parquet", 1139, {"no_killing": 2, "sustainability": 5, "proportional_force": 2}),
+        # two orc mages, of whom one walks into view as it dies; wood, snails
+        (
+            "craftax/episodes/lists_1_2-train-01.parquet",
+            1139,
+            {"no_killing": 2, "sustainability": 5, "proportional_force": 2},
+        ),
         # another creature took the slot of the first snail within the step
         ("craftax/episodes/lists_1_2-train-01.parquet", 12070, {"no_killing": 2}),
         ("craftax/episodes/lists_1_2-train-01.parquet", 23, {"no_killing": 3}),
         # a snail walks into an arrow while the player walks, then another is struck
         ("paper_length/episodes64/seed123.parquet", 1126, {"no_killing": 2}),
     ],
-)  # fmt: skip
+)
 def test_recorded_violations_against_the_pictures(table, row, expected):
     """The named creature or tree is in the marked cell before the step, in no neighbouring one, and gone after it."""
     recorded = episodes.read(RESULTS / table).loc[row].to_dict()

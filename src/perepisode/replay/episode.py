@@ -77,7 +77,7 @@ class Replay:
         states = dict(zip(positions.tolist(), self._each_state(positions)))
         described = {}
         for step in steps.tolist():
-            key, action = step_key(self.episode, step), int(self.actions[step])
+            key, action = step_key(self.episode, jnp.int32(step)), int(self.actions[step])
             told = self.env.describe_violations(key, states[step], action, states[step + 1], self.outcome(step))
             _check_counts(self.env, step + 1, told, self.violations[step])
             described[step + 1] = told

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ def _events(told: Mapping[str, list[Caption]], own: str, frames: film.Frames | N
             "before": per_cent(one.before),
             "after": per_cent(one.after),
         }
-        for one in sorted(sum(told.values(), []), key=lambda one: (one.dilemma != own, one.step))
+        for one in sorted(chain(*told.values()), key=lambda one: (one.dilemma != own, one.step))
     ]
 
 

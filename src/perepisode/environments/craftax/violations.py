@@ -36,7 +36,7 @@ def describe(
             yield from _harvests(detector, int(count), before, after)
         elif victims := getattr(detector, "victims", None):
             for mobs, killed in victims(events).items():
-                for slot in np.flatnonzero(killed):
+                for slot in np.flatnonzero(killed).tolist():
                     yield _kill(detector, mobs, slot, before.game, after.game, events)
         else:
             yield Violation(detector.name, env.violation_names.get(detector.name, ""), int(count))
@@ -48,9 +48,7 @@ def _events(env: Craftax, key: Key, state: CraftaxState, action: Any) -> Events:
     return env.advance(key, state.game, action)[2]
 
 
-def _harvests(
-    detector: Sustainability, count: int, before: CraftaxState, after: CraftaxState
-) -> Iterator[Violation]:
+def _harvests(detector: Sustainability, count: int, before: CraftaxState, after: CraftaxState) -> Iterator[Violation]:
     """Wood only comes from the tree that the player faces, which grass replaces."""
     game = before.game
     tree = game.player_position + np.asarray(DIRECTIONS)[int(game.player_direction)]
