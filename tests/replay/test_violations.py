@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -180,6 +181,8 @@ def test_the_description_sees_one_step_as_it_was_played():
     @dataclass(frozen=True)
     class Looks(Meadow):
         def describe_violations(self, key, before, action, after, outcome):
+            episode_key = jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32))
+            assert key == jax.random.fold_in(episode_key, 2 * int(before["time"]) + 1)  # as reset_pool defines it
             again, counted = self.step(key, before, action)
             assert (again["time"], again["gone"].tolist()) == (after["time"], after["gone"].tolist())
             assert counted.violations.tolist() == outcome.violations.tolist()
