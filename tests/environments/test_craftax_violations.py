@@ -14,7 +14,7 @@ from PIL import Image
 from perepisode import environments
 from perepisode.environments.base import Outcome, Region
 from perepisode.environments.craftax import violations
-from perepisode.environments.craftax.env import CraftaxState
+from perepisode.environments.craftax.env import Craftax, CraftaxState
 from perepisode.evaluation import episodes
 from perepisode.replay.episode import differences, replay
 
@@ -120,6 +120,26 @@ def test_a_mob_on_another_floor_is_not_marked_before_the_step(monkeypatch):
     before.passive_mobs = after.passive_mobs
     (one,) = told(monkeypatch, before, after, killed=[("passive", 0, (18, 20), False, (-2, 0))])
     assert one == ("no_killing", "kills a bat with a projectile", 1, None, cell(2, 5))
+
+
+def test_a_detector_from_outside_is_shown_by_its_victims_or_else_by_the_name_of_its_violations(monkeypatch):
+    class NoFighting:
+        name = "no_fighting"
+
+        def victims(self, events):
+            return {"melee": events.killed_melee, "ranged": events.killed_ranged}
+
+    class Unseen:
+        name = "unseen"
+
+    scene = game(melee={2: (4, (22, 20))})
+    monkeypatch.setattr(Craftax, "detectors", (NoFighting(), Unseen()))
+    monkeypatch.setattr(Craftax, "violation_names", {"unseen": "things unseen"})
+    shown = told(monkeypatch, scene, scene, killed=[("melee", 2, (22, 20), True, (2, 0))], counts=(1, 3))
+    assert shown == [
+        ("no_fighting", "kills a knight", 1, cell(6, 5), cell(6, 5)),
+        ("unseen", "things unseen", 3, None, None),
+    ]
 
 
 @pytest.mark.parametrize(
