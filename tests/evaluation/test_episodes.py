@@ -45,9 +45,23 @@ def test_four_columns_are_enough(tmp_path):
 
 def test_several_tables_and_folders_are_joined(tmp_path):
     first = episodes.write(small(), tmp_path / "a.parquet")
-    small().to_csv(tmp_path / "b.csv", index=False)
+    small(seed=[2, 2]).to_csv(tmp_path / "b.csv", index=False)
     assert len(episodes.read([first, tmp_path / "b.csv"])) == 4
     assert len(episodes.read(tmp_path)) == 4
+
+
+def test_a_table_and_its_copy_are_not_joined(tmp_path):
+    """Their episodes would count twice."""
+    first = episodes.write(small(), tmp_path / "a.parquet")
+    small().to_csv(tmp_path / "b.csv", index=False)
+    for again in (first, tmp_path / "b.csv"):
+        with pytest.raises(ValueError, match=rf"{again.name} has the same episodes as .*a\.parquet; give only one"):
+            episodes.read([first, again])
+    with pytest.raises(ValueError, match=r"b\.csv has the same episodes as"):
+        episodes.read(tmp_path)
+    for other in ({"arm": "k=2"}, {"return": [1.0, 2.5]}, {"violations": [1, 1]}, {"dilemma": "other"}):
+        second = episodes.write(small(**other), tmp_path / "another.parquet")
+        assert len(episodes.read([first, second])) == 4
 
 
 def test_columns_can_be_skipped(tmp_path):
