@@ -18,9 +18,11 @@ import pandas as pd
 
 from perepisode.config import ConfigError
 from perepisode.evaluation import episodes
-from perepisode.interop import import_optional
+from perepisode.interop import SixValues, import_optional
 
 gymnasium = import_optional("gymnasium", "recorder", "gymnasium")
+from perepisode.wrappers.gymnasium import layers  # noqa: E402  after the check that names the extra
+
 NEXT_STEP, SAME_STEP = gymnasium.vector.AutoresetMode.NEXT_STEP, gymnasium.vector.AutoresetMode.SAME_STEP
 
 
@@ -31,12 +33,17 @@ def record(
 
     The return sums `info["task_reward"]` if it exists, as in perepisode's environments, otherwise the reward.
 
-    `episodes_per_env`, as in `evaluate`, records only the first episodes of every environment.  `env.complete` tells
-    when all are recorded; writing the table earlier raises ConfigError, as short episodes would be over-represented.
+    In a fixed number of steps, short episodes are over-represented.  Reports therefore use the first episodes of every
+    environment: as many as each of them finished (`in_first`).  `episodes_per_env` fixes their number in advance, as in
+    `evaluate`, and records no others.  `env.complete` tells when all of these are recorded, at least one of each
+    environment; closing the environment earlier raises ConfigError.
+
     An existing table of the same agent is replaced, one of another agent is not.
     """
     if "first" in columns:
         raise ConfigError("first is now called episodes_per_env; rename it")
+    if any(isinstance(layer, SixValues) for layer in layers(env)):
+        raise ConfigError("record() needs a step of five values; apply with_cost outside: with_cost(record(env, ...))")
     columns = {"method": method, "seed": seed, **_known_columns(env), **columns}
     vector = isinstance(env, gymnasium.vector.VectorEnv)
     recording = _Recording(env.num_envs if vector else 1, Path(path), columns, episodes_per_env)
@@ -82,20 +89,25 @@ class _Recording:
 
     @property
     def complete(self) -> bool:
-        """Whether every environment has finished `episodes_per_env` episodes."""
-        return min(self.finished) >= (self.episodes_per_env or 0)
+        """Whether every environment has finished `episodes_per_env` episodes, by default one."""
+        return min(self.finished) >= (self.episodes_per_env or 1)
 
     def table(self) -> pd.DataFrame:
-        return pd.DataFrame(self.rows)
+        """The finished episodes; `in_first` marks those whose mean short episodes do not bias."""
+        table = pd.DataFrame(self.rows)
+        return table.assign(in_first=table["episode_index"] < min(self.finished)) if self.rows else table
 
     def write(self) -> None:
-        if not self.complete:
-            finished = f"{min(self.finished)} of {self.episodes_per_env} episodes"
-            raise ConfigError(f"{self.path} is not written: an environment has {finished}; continue until `complete`")
-        if self.rows:
-            episodes.write(self.table(), self.path)
-        else:
+        if not self.rows and self.episodes_per_env is None:
             warnings.warn(f"{self.path} is not written: no episode has finished", stacklevel=3)
+        elif not self.complete:
+            finished = f"{min(self.finished)} of {self.episodes_per_env or 1} episodes"
+            raise ConfigError(
+                f"{self.path} is not written: an environment has {finished}, so short episodes would be "
+                "over-represented; continue until `complete`"
+            )
+        else:
+            episodes.write(self.table(), self.path)
 
 
 class _Recorder(gymnasium.Wrapper):
