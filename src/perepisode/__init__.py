@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from perepisode.api import evaluate, make, train, watch
     from perepisode.environments.base import EndCause, Environment, Outcome, register_env
     from perepisode.methods.objective import Objective, register_method
-    from perepisode.report import report
+    from perepisode.report import compare, report
 
 __version__ = "0.2.0"
 __all__ = [
-    "EndCause", "Environment", "Objective", "Outcome", "agents", "evaluate", "make", "metrics", "register_env",
-    "register_method", "report", "train", "watch",
+    "EndCause", "Environment", "Objective", "Outcome", "agents", "compare", "evaluate", "make", "metrics",
+    "register_env", "register_method", "report", "train", "watch",
 ]  # fmt: skip
 
 _LOCATIONS = {
@@ -30,6 +30,7 @@ _LOCATIONS = {
     "train": "api:train",
     "evaluate": "api:evaluate",
     "watch": "api:watch",
+    "compare": "report:compare",
     "report": "report",  # a callable module
     "agents": "agents",
     "metrics": "metrics",

@@ -269,7 +269,7 @@ def _parse_settings(texts: dict[str, list[str]], owners: dict[str, type], files:
 def _owner_of(name: str, owners: dict[str, type]) -> tuple[str, settings.Setting]:
     """The owner of a setting; a prefix, as in `env.name`, distinguishes two of the same name."""
     prefix, dot, bare = name.rpartition(".")
-    prefix = {"world": "env", "learner": "ppo"}.get(prefix, prefix)
+    prefix = legacy.OWNERS.get(prefix, prefix)
     known = {owner: settings.of(cls) for owner, cls in owners.items() if not dot or owner == prefix}
     found = [(owner, declared[bare]) for owner, declared in known.items() if bare in declared]
     if not found:  # perhaps its name in version 0.1
@@ -360,19 +360,25 @@ class Report:
     watch: Annotated[tuple[Path, ...], _option("PATH ...")] = ()  # Folders that `perepisode watch` wrote, to link to.
     # Your own discussion, with numbers read from the report's tables; see docs/how-to/plots-and-tables.md
     discussion: Annotated[Path | None, _option("PATH")] = None
+    # What is compared, fixed beforehand (TOML): focal agent, pairs, measure, level, limit, margins.
+    plan: Annotated[Path | None, _option("PATH")] = None
     # Cost limit per episode: adds how many episodes exceed it, and by how much.
     cost_limit: Annotated[float | None, _option("NUMBER")] = setting(None, low=0)
-    # Share of the worst episodes that the CVaR (conditional value at risk) averages.
-    alpha: float = setting(0.1, above=0, high=1)
+    # Share of the worst episodes that the CVaR (conditional value at risk) averages; default 0.1.
+    alpha: Annotated[float | None, _option("NUMBER")] = setting(None, above=0, high=1)
+    # Largest difference of mean return that does not matter; default: a fifth of the agents' range.
+    margin: Annotated[float | None, _option("NUMBER")] = setting(None, above=0)
+    # The same for mean violations or cost.
+    cost_margin: Annotated[float | None, _option("NUMBER")] = setting(None, above=0)
     # Names of methods on the page, as method=name: --names ppo_lag="PPO Lagrangian" cpo=CPO.
     names: Annotated[tuple[str, ...], _option("NAME ...")] = ()
 
     def __call__(self) -> int:
-        from perepisode.report import report, text_summary
+        from perepisode.report import report
 
         given = {name: value for name, value in vars(self).items() if name not in ("episodes", "names")}
-        page = report(self.episodes, **given, names=_parse_names(self.names), echo=text_summary.report)
-        print(f"wrote {page}\nnext: open it in a browser")
+        found = report(self.episodes, **given, names=_parse_names(self.names))
+        print(f"wrote {found.path}\nnext: open it in a browser")
         return 0
 
 

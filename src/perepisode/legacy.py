@@ -56,7 +56,7 @@ COLUMNS = {"steps": "total_timesteps", "policy_key": "episode_key"}  # of an epi
 TASKS = {"judge": "evaluate"}  # kinds of a study's tasks
 AGENT = {"judged": "evaluation"}
 POLICY = {"rounding": "quantization"}
-OWNERS = {"world": "env", "learner": "ppo"}  # prefixes in the settings of an episodes table
+OWNERS = {"world": "env", "learner": "ppo"}  # prefixes of settings, in an episodes table and in --set
 BENCH = {"worlds": "num_envs", "hidden": "hidden_size"}
 ATTRIBUTES = {  # of classes that plugins declare
     "environment": {

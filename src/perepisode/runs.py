@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -217,6 +218,23 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             installed[name] = metadata.version(name)
     return installed
+
+
+@functools.cache
+def made_with() -> dict[str, str]:
+    """Versions, with the commit if the package runs from a clone of its repository."""
+    import subprocess
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    found = versions()
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # installed into another project's repository?
+        changed = git("status", "--porcelain", "--untracked-files=no", ".")
+        found["commit"] = git("rev-parse", "--short=12", "HEAD") + ("-dirty" if changed else "")
+    return found
 
 
 def folder_name(run: Run) -> str:

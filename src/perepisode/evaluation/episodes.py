@@ -20,12 +20,14 @@ A table of another program needs only `REQUIRED`, under these names or the alias
 (`COLUMN_ALIASES`); `read` fills in the rest.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from pandas.util import hash_pandas_object
 
 from perepisode import legacy, safe_io, settings
 from perepisode.runs import open_atomically
@@ -78,7 +80,10 @@ _DEFAULTS = {
 }
 
 
-def read(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
+Tables = str | Path | pd.DataFrame | Iterable[str | Path | pd.DataFrame]  # paths, folders of tables, or data frames
+
+
+def read(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
     """`read_raw`, with arms extended where agents of one arm were trained with different settings.
 
     Two arms "k=1" become "k=1, ent_coef=0.01" and "k=1, ent_coef=0.02"; a unique arm keeps its label.
@@ -94,32 +99,43 @@ def read(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) 
     return table
 
 
-def read_raw(paths: str | Path | Iterable[str | Path], without: Iterable[str] = ()) -> pd.DataFrame:
+def one_agent(tables: Tables, name: str) -> pd.DataFrame:
+    """The episodes of one agent under this name; ValueError if the tables have several."""
+    table = read_raw(tables)
+    agents = table[["method", "arm"]].drop_duplicates()
+    if len(agents) > 1:
+        listed = ", ".join(" ".join(filter(None, agent)) for agent in agents.itertuples(index=False))
+        raise ValueError(f"{name} has the episodes of {len(agents)} agents ({listed}); give those of one")
+    return table.drop(columns=["run"]).assign(method=name, arm="", value=np.nan)
+
+
+def read_raw(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
     """Read, complete and validate one or more tables (parquet or CSV, or folders of them), with arms as written.
 
-    `table.attrs["provenance"]` lists, for every file, its path, its renamed columns and the provenance given to
-    `write`; `table.attrs["word"]` is what the tables call it: violations or cost.
+    `table.attrs["provenance"]` lists, for every file, its path, its digest, its renamed columns and the provenance
+    given to `write`; `table.attrs["word"]` is what the tables call it: violations or cost.
     """
-    files = [file for path in _as_list(paths) for file in _expand(Path(path))]
+    given = _as_list(paths)
+    files = [file for one in given for file in ([one] if isinstance(one, pd.DataFrame) else _expand(Path(one)))]
     if not files:
         raise ValueError("no episodes table given; name at least one parquet or CSV file")
     tables, provenance, word = [], [], "violations"
-    for file in files:
-        table, metadata = _read_file(file, tuple(without))
-        try:
-            table = _upgrade(table)
-        except TypeError as error:  # lists, which cannot be hashed, in a column of text
-            raise ValueError(f"{file} has values that no episodes table allows ({safe_io.first_line(error)})") from None
+    for number, file in enumerate(files, start=1):
+        if isinstance(file, pd.DataFrame):
+            table, metadata, digest = file.drop(columns=list(without), errors="ignore"), {}, _digest(file)
+            file = f"data frame {number}" if len(files) > 1 else "data frame"
+        else:
+            (table, metadata), digest = _read_file(file, tuple(without)), _digest(file)
         table, renamed = rename_foreign_columns(table)
         _refuse_missing_columns(table, str(file))
         try:
-            tables.append(complete(table))
+            tables.append(complete(_upgrade(table)))
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise ValueError(f"{file} has values that no episodes table allows ({safe_io.first_line(error)})") from None
         columns = {"columns": ", ".join(f"{old} is {new}" for old, new in renamed.items())} if renamed else {}
         if isinstance(metadata.get("protocol"), dict):
             metadata = {**metadata, "protocol": legacy.upgrade_evaluation(metadata["protocol"])}
-        provenance.append({"path": str(file), "episodes": len(table), **columns, **metadata})
+        provenance.append({"path": str(file), "sha256": digest, "episodes": len(table), **columns, **metadata})
         word = "cost" if any("cost" in name.lower() for name in renamed) else word
     table = tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
     table["settings"] = pd.Categorical(table["settings"])  # concatenation may undo this
@@ -301,8 +317,8 @@ def _refuse_rows(table: pd.DataFrame, column: str, bad: np.ndarray, remedy: str)
         raise ValueError(f"{column}={value} in row {row} ({int(bad.sum())} such rows): {remedy}")
 
 
-def _as_list(paths: str | Path | Iterable[str | Path]) -> list[str | Path]:
-    return [paths] if isinstance(paths, str | Path) else list(paths)
+def _as_list(paths: Tables) -> list[str | Path | pd.DataFrame]:
+    return [paths] if isinstance(paths, str | Path | pd.DataFrame) else list(paths)
 
 
 def _expand(path: Path) -> list[Path]:
@@ -312,6 +328,15 @@ def _expand(path: Path) -> list[Path]:
     if not files:
         raise ValueError(f"{path} contains no parquet or CSV file; evaluate its runs first")
     return files
+
+
+def _digest(table: Path | pd.DataFrame) -> str:
+    """SHA-256 of a file, or of a data frame's values."""
+    if isinstance(table, pd.DataFrame):
+        hashes = hash_pandas_object(table, index=False, categorize=False).to_numpy()
+        return hashlib.sha256(hashes.tobytes()).hexdigest()
+    with open(table, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_file(path: Path, without: tuple[str, ...]) -> tuple[pd.DataFrame, dict]:

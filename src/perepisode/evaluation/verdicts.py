@@ -61,6 +61,11 @@ class Equivalence(NamedTuple):
     detectable: bool  # the (1 - alpha) interval excludes zero
     relevant: bool  # the (1 - alpha) interval lies wholly beyond the margin
 
+    @property
+    def reversed(self) -> "Equivalence":
+        """With the two agents exchanged."""
+        return self._replace(difference=-self.difference)
+
 
 def equivalence(a: ArrayLike, b: ArrayLike, margin: float, alpha: float = SIGNIFICANT) -> Equivalence:
     """Welch's two one-sided tests of |mean(b) - mean(a)| < margin, from one number per seed.
@@ -118,6 +123,11 @@ class LevelTest(NamedTuple):
     high: float
     p: float  # uncorrected
 
+    @property
+    def reversed(self) -> "LevelTest":
+        """With the two agents exchanged."""
+        return LevelTest(self.level, self.b, self.a, 1 / self.ratio, 1 / self.high, 1 / self.low, self.p)
+
 
 class TailTest(NamedTuple):
     """The primary test of equal tails and what it consists of.
@@ -138,6 +148,11 @@ class TailTest(NamedTuple):
         """The level at which the tails differ most clearly in the direction of the verdict."""
         sides = [one for one in self.levels if (one.ratio - 1) * self.heavier > 0] or list(self.levels)
         return min(sides, key=lambda one: one.p if one.p == one.p else math.inf)
+
+    @property
+    def reversed(self) -> "TailTest":
+        """With the two agents exchanged."""
+        return self._replace(heavier=-self.heavier, levels=tuple(one.reversed for one in self.levels))
 
 
 class TailSample(NamedTuple):
@@ -296,6 +311,11 @@ class ShareTest(NamedTuple):
     high: float
     p: float
     corrected: float
+
+    @property
+    def reversed(self) -> "ShareTest":
+        """With the two agents exchanged."""
+        return ShareTest(self.b, self.a, -self.difference, -self.high, -self.low, self.p, self.corrected)
 
 
 def share(agent: Agent, limit: float, level: float = 0.95) -> Share:

@@ -35,4 +35,4 @@ NK = "no_killing"
 
 def apply_to(environment: str) -> bool:
     """Whether the paper's numbers are about this environment."""
-    return environment in ENVIRONMENTS and ENVIRONMENTS[environment].reference == "perepisode.paper_comparison"
+    return environment in ENVIRONMENTS and ENVIRONMENTS[environment].reference == __package__

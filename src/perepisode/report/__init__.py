@@ -7,8 +7,9 @@
     tables, measurement     numbers as tables
     exports                 figures and tables as files for papers and programs
     blocks                  the figures and tables of a dilemma's section, one declaration each
-    findings, caveats       the first screen
-    discussion, sections, page, text_summary    an author's text, the rest of the page, the page as a file, the console
+    headline, findings, caveats    the first screen
+    discussion, sections, page     an author's text, the rest of the page, the page as a file
+    result, text_summary           the report as an object, and on the console
 
 `perepisode.report(...)` does the same as the command `perepisode report`: the package is callable.
 """
@@ -16,50 +17,100 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from perepisode import metrics
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from perepisode.evaluation.episodes import Tables
+    from perepisode.report.result import Report
+    from perepisode.report.statistics.analysis_plan import AnalysisPlan
 
 
 def report(
-    episodes: str | Path | Iterable[str | Path],
-    out: str | Path = "report",
+    episodes: Tables,
+    out: str | Path | None = None,
     runs: str | Path | Iterable[str | Path] = (),
     utilities: Iterable[str | Path] = (),
     exact: Iterable[str | Path | dict] = (),
     watch: Iterable[str | Path] = (),
     discussion: str | Path | None = None,
+    plan: str | Path | None = None,
     cost_limit: float | None = None,
-    alpha: float = metrics.CVAR_ALPHA,
+    alpha: float | None = None,
+    margin: float | None = None,
+    cost_margin: float | None = None,
     names: Mapping[str, str] | None = None,
     formats: Iterable[str] = ("svg", "pdf", "png"),
-    echo: Callable[..., None] = lambda *_: None,
-) -> Path:
-    """Write figures, tables and one HTML page from episodes tables of any library; return the page's path.
+    quiet: bool = False,
+) -> Report:
+    """Compare the agents of episodes tables of any library; with `out`, write figures, tables and one HTML page.
 
-    `runs` are folders of run folders, or agents by name or file, for training curves; for the rest see `page.build`.
+    `episodes` are paths or data frames with the columns method, seed, return, and violations or cost.  `plan` is a file
+    with the comparisons that were fixed beforehand.  `margin` is the largest difference of mean return that does not
+    matter, `cost_margin` the same for mean violations or cost.  `runs` are folders of run folders, or agents by name or
+    file, for training curves; for the rest see `page.prepare`.
     """
-    from perepisode.report.page import build
+    from perepisode.report.exports import checked
+    from perepisode.report.page import prepare
     from perepisode.zoo import find
 
+    figure_formats = checked(formats)
     folders = [runs] if isinstance(runs, str | Path) else runs
-    curves = [trained for path in folders for trained in find(path)]
-    return build(
+    found = prepare(
         episodes,
-        out,
-        curves=curves,
+        curves=[trained for path in folders for trained in find(path)],
         utilities=utilities,
         exact=exact,
         watch=watch,
         discussion=discussion,
-        cost_limit=float("nan") if cost_limit is None else cost_limit,
-        alpha=alpha,
+        plan=_plan(plan, cost_limit=cost_limit, alpha=alpha, margin=margin, cost_margin=cost_margin),
         names=names,
-        formats=formats,
-        echo=echo,
     )
+    if out is not None:
+        found.save(out, figure_formats)
+    if not quiet:
+        found.print()
+    return found
+
+
+def compare(
+    a: Tables,
+    b: Tables,
+    names: tuple[str, str] = ("A", "B"),
+    cost_limit: float | None = None,
+    alpha: float | None = None,
+    margin: float | None = None,
+    cost_margin: float | None = None,
+    quiet: bool = False,
+) -> Report:
+    """Two agents, each given as the episodes of its seeds: are their means equivalent, and whose tail is heavier?"""
+    from perepisode.evaluation.episodes import one_agent
+    from perepisode.report.page import prepare
+
+    given = _plan(None, cost_limit=cost_limit, alpha=alpha, margin=margin, cost_margin=cost_margin)
+    tables: list[pd.DataFrame] = [one_agent(table, name) for table, name in zip((a, b), names)]
+    found = prepare(tables, plan=replace(given, pairs=((names[0], names[1]),)))
+    if not quiet:
+        found.print()
+    return found
+
+
+def _plan(path: str | Path | None, **given: float | None) -> AnalysisPlan:
+    """The plan in the file, with the numbers that the caller gave; a number that contradicts the file is refused."""
+    from perepisode.config import ConfigError
+    from perepisode.report.statistics import analysis_plan
+
+    plan = analysis_plan.UNPLANNED if path is None else analysis_plan.read(path)
+    numbers = {name: float(value) for name, value in given.items() if value is not None}
+    for name, value in numbers.items():
+        if plan.stated.get(name, value) != value:
+            raise ConfigError(f"{name}={value:g} contradicts {path}, which fixes {plan.stated[name]:g}; leave it out")
+    return replace(plan, **numbers)
 
 
 class _Called(ModuleType):

@@ -7,6 +7,7 @@ None.  Your own script declares in the same way before it builds a page (docs/ho
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from perepisode.report import tables
@@ -29,7 +30,7 @@ class Inputs:
     curves: list[Curve]
     utilities: dict[str, tuple[Utility, float]]
     exact: list[dict]
-    watch: list[tuple[str, str]]  # replays: title, address
+    watch: list[tuple[str, Path]]  # replays: title, page
 
 
 class Case(NamedTuple):
@@ -108,9 +109,8 @@ def frontier(case: Case) -> Drawing | str:
 
 @table
 def side_by_side(case: Case) -> Table | str | None:
-    why = (
-        f"Pairwise comparisons are omitted: no two agents are matched in mean return or mean {case.view.measure.name}."
-    )
+    name = case.view.measure.name
+    why = f"Pairwise comparisons are omitted: any two agents differ in mean return and in mean {name}."
     return (tables.side_by_side(case.view) or why) if len(case.view.main) > 1 else None
 
 

@@ -7,11 +7,12 @@ import numpy as np
 from perepisode import metrics
 from perepisode.config import PPOConfig
 from perepisode.environments import ENVIRONMENTS
+from perepisode.evaluation.verdicts import MARGIN_SHARE, cvar_support, influence
 from perepisode.report import measurement
 from perepisode.report.formatting import count, listed, number, percent
 from perepisode.report.statistics import matched
-from perepisode.report.statistics.pairs import Pair
-from perepisode.report.statistics.points import BINDING_SHARE, PROTOCOLS, Episodes, Point, View
+from perepisode.report.statistics.pairs import BY_BUDGET, BY_PLAN, Compared, exceeding
+from perepisode.report.statistics.points import BINDING_SHARE, PROTOCOLS, Episodes, Point, View, stated
 from perepisode.report.style import dilemma_name, reference_of
 from perepisode.settings import differing, of
 
@@ -21,28 +22,37 @@ UNLIKE = 0.05  # share of the largest mean of an agent's seeds: a seed below it 
 BY_CHANCE = 5  # expected violating episodes of such a seed: with fewer, it may have none by chance
 
 
-def all_of(episodes: Episodes, views: list[View], first: View, compared: list[Pair]) -> list[str]:
+def all_of(episodes: Episodes, views: list[View], first: View, compared: Compared) -> list[str]:
     """The caveats of the headline's view, then those of the whole study."""
     of_first = [*_tests(first, compared), *_tails(first), *_seeds(views)]
     return [*of_first, *_protocol(episodes, views), *_runs(episodes, views)]
 
 
-def _tests(view: View, compared: list[Pair]) -> Iterator[str]:
-    """Which comparisons were specified in advance, and for how many p is corrected."""
-    chosen, tested = matched.focal(view), sum(pair.p == pair.p for pair in compared)
+def _tests(view: View, compared: Compared) -> Iterator[str]:
+    """Who chose the comparisons, and for how many p is corrected."""
+    chosen, plan = matched.focal(view), view.plan
     assert chosen is not None
-    if not matched.prespecified(view) and len(view.main) > 1:
+    many = f"; p values are corrected for {compared.tested} comparisons (Holm)" if compared.tested > 1 else ""
+    if compared.chosen_by == BY_PLAN:
+        yield f"The comparisons were fixed beforehand by {plan.name}{many}."
+    elif compared.chosen_by == BY_BUDGET:
         yield (
-            f"No comparison was specified in advance. {chosen.label} comes first in figures because it has the lowest "
-            f"{view.measure.cvar_heading}; tests compare all matched pairs."
+            f"{chosen.label} is compared because of its per-episode budget, with the arms nearest to it in the means, "
+            f"which the data chose{many}."
         )
-    if tested > 1:
-        yield f"p values are corrected for {tested} comparisons (Holm)."
-    if matched.prespecified(view) and (far := matched.unmatched(chosen, matched.partners(view, chosen))):
+    elif len(view.main) > 1:
+        yield f"The comparisons were chosen by the data: no analysis plan fixed them (--plan){many}."
+    if compared.tested and stated(view.return_margin) and not stated(plan.margin):
+        share = percent(MARGIN_SHARE, digits=0)
+        yield (
+            f"The margin of mean return, ±{number(view.return_margin)}, was set by the data: {share} of the range from "
+            "the cleanest agent to the best (--margin states another)."
+        )
+    if compared.chosen_by == BY_BUDGET and (far := matched.unmatched(chosen, matched.partners(view, chosen))):
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in far)
         reached = [point for point in far if matched.interpolated(view, chosen, point.method).tail is not None]
         remedy = "; the interpolated table compares at equal return" if reached else ""
-        yield f"Not matched in return with {chosen.label} ({number(chosen.mean_return)}): {listed}{remedy}."
+        yield f"Mean return differs from that of {chosen.label} ({number(chosen.mean_return)}): {listed}{remedy}."
 
 
 def _tails(view: View) -> Iterator[str]:
@@ -51,15 +61,28 @@ def _tails(view: View) -> Iterator[str]:
     compared = (chosen, *matched.partners(view, chosen))
     smallest = min(compared, key=lambda point: point.tail_episodes)
     text = f"The CVaR of {smallest.label} averages {smallest.tail_episodes} of {smallest.episodes} episodes"
-    if chosen.budget == chosen.budget:
-        over = sum(int((seed.counts > chosen.budget).sum()) for seed in chosen.seeds)
-        text += f"; {over} episodes of {chosen.label} exceed its budget"
+    if stated(chosen.budget):
+        text += f"; {exceeding(chosen, chosen.budget)} episodes of {chosen.label} exceed its budget"
     yield text + "."
-    if len(compared) == 1:
-        yield "There is no other method to match with, so nothing here is a comparison at equal return."
+    if sentence := cvar_support([point.counts for point in view.main], view.measure.alpha).sentence:
+        yield sentence
+    yield from filter(None, (_influence(point) for point in view.main))
+    if len(compared) == 1 and len(view.main) == 1:
+        yield "There is only one agent, so nothing here is a comparison."
     flat = [point.label for point in compared if point.tails.size > 1 and np.ptp(point.tails) == 0]
     if flat:
         yield f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero width is not certainty."
+
+
+def _influence(point: Point) -> str:
+    """One episode that carries a tenth or more of the agent's total."""
+    found = influence(point.counts)
+    if not found.flagged:
+        return ""
+    return (
+        f"One episode of {point.label} (seed {point.seeds[found.seed].seed}) carries {percent(found.share)} of its "
+        f"total {point.measure.name}: {point.measure.text(found.value)}."
+    )
 
 
 def _seeds(views: list[View]) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from perepisode import metrics
 from perepisode.evaluation.compare import Metric
-from perepisode.report.formatting import number, power_of_ten, signed
+from perepisode.report.formatting import in_words, number, power_of_ten, signed
 
 NAN = float("nan")
 LARGE = 1e4  # larger costs are written as a power of ten
@@ -52,7 +52,23 @@ class CostMeasure(NamedTuple):
 
     @property
     def worst_episodes(self) -> str:
-        return f"worst {self._percent} of episodes"
+        return self.worst(self.alpha)
+
+    @staticmethod
+    def worst(alpha: float) -> str:
+        return f"worst {100 * alpha:g} % of episodes"
+
+    def exceeds(self, level: float, verb: bool = False) -> str:
+        """More than a level: "more than one violation", or of an agent "commits more than one violation"."""
+        if level == self.limit:
+            return f"exceeds the limit of {level:g}" if verb else f"over the limit of {level:g}"
+        if self.name == "cost":
+            found = f"a cost over {level:g}" if level else "a cost"
+            return f"has {found}" if verb else found
+        found = f"more than {in_words(int(level)) if level % 1 == 0 else f'{level:g}'} violation{'s' * (level != 1)}"
+        if not level:
+            return "violates" if verb else "at least one violation"
+        return f"commits {found}" if verb else found
 
     @property
     def _percent(self) -> str:

@@ -51,6 +51,16 @@ def times(ratio: float) -> str:
     return f"{ratio:.{0 if ratio >= 10 else 1}f} times"
 
 
+def factor(ratio: float) -> str:
+    """ "1.9 times"."""
+    return f"{ratio:.{0 if ratio >= 10 else 1}f} times" if ratio < float("inf") else "–"
+
+
+def share_interval(mean: float, low: float, high: float) -> str:
+    """ "13.5 % (12.1 – 14.9)"; the share alone without an interval."""
+    return percent(mean) if low != low else f"{percent(mean)} ({100 * low:.1f}\u00a0–\u00a0{100 * high:.1f})"
+
+
 def in_words(count: int) -> str:
     """A small number as a word."""
     return _SMALL.get(count, str(count))
@@ -82,3 +92,8 @@ def power_of_ten(value: float, digits: int = 1) -> str:
 
 def p_value(p: float) -> str:
     return "–" if p != p else ("< 0.001" if p < 0.001 else f"{p:.3f}")
+
+
+def p_equals(p: float) -> str:
+    """ "= 0.012" or "< 0.001", after a p."""
+    return p_value(p) if p < 0.001 else f"= {p_value(p)}"

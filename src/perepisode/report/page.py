@@ -1,29 +1,36 @@
 """Build one self-contained page from episodes tables: read, compare, draw, write."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-import perepisode
-from perepisode import metrics, safe_io
+from perepisode import safe_io
+from perepisode.config import ConfigError
 from perepisode.evaluation import episodes as episodes_table
-from perepisode.report import discussion as discussions
+from perepisode.evaluation.episodes import Tables
 from perepisode.report import exports, findings
 from perepisode.report.blocks import Inputs
-from perepisode.report.cost_measure import NAN
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import Drawn
 from perepisode.report.links import render, titles
-from perepisode.report.sections import Section, sections
+from perepisode.report.sections import Section
 from perepisode.report.statistics import curves as training
-from perepisode.report.statistics import distilled
+from perepisode.report.statistics import distilled, matched
+from perepisode.report.statistics.analysis_plan import UNPLANNED, AnalysisPlan
 from perepisode.report.statistics.points import Episodes, View
-from perepisode.report.style import dilemma_name, look, named, on_page
-from perepisode.runs import write_atomically
+from perepisode.report.style import dilemma_name, look, named
+from perepisode.runs import made_with, write_atomically
 from perepisode.zoo import AgentSource
+
+if TYPE_CHECKING:
+    from perepisode.report.result import Report
 
 TEXT_COLUMNS = (
     "Agent", "Interpolated between", "Protocol", "Detector", "Compared with", "Where", "Dilemma", "Quantity", "Policy",
@@ -35,57 +42,72 @@ FOLDED = ("training", "utilities", "optima", "measuring", "paper", "reading", "n
 
 
 def build(
-    episode_paths: str | Path | Iterable[str | Path],
+    episode_paths: Tables,
     out_dir: str | Path,
+    formats: Iterable[str] = ("svg",),
+    echo: Callable[[Report], None] = lambda report: None,
+    **options,
+) -> Path:
+    """Write index.html, report.md, summary.json and the files of every figure and table; return the page's path.
+
+    `options` are those of `prepare`, `formats` the file formats of figures (svg, pdf, png), and `echo` a function that
+    receives the report.
+    """
+    formats = exports.checked(formats)
+    report = prepare(episode_paths, **options)
+    path = report.save(out_dir, formats)
+    echo(report)
+    return path
+
+
+def prepare(
+    episode_paths: Tables,
     curves: Iterable[str | Path | AgentSource] = (),
     utilities: Iterable[str | Path] = (),
     exact: Iterable[str | Path | dict] = (),
     watch: Iterable[str | Path] = (),
     discussion: str | Path | None = None,
-    cost_limit: float = NAN,
-    alpha: float = metrics.CVAR_ALPHA,
+    plan: AnalysisPlan = UNPLANNED,
     names: Mapping[str, str] | None = None,
-    formats: Iterable[str] = ("svg",),
-    echo: Callable[[Inputs, findings.Finding], None] = lambda *_: None,
-) -> Path:
-    """Write index.html, report.md, summary.json and the files of every figure and table; return the page's path.
+) -> Report:
+    """Read and compare; nothing is written.
 
     `curves` are trained agents, run folders or their metrics.jsonl, `utilities` distilled utilities, `exact` exact
     optima (files, or items with label, kind, return, mean_violations, cvar, p_over, distribution), `watch` folders that
     `perepisode watch` wrote, and `discussion` a text whose numbers are read from this report's tables
-    (report/discussion.py).  `cost_limit` is the limit per episode, `alpha` the share of episodes that the CVaR
-    averages, `names` labels for methods, `formats` the file formats of figures (svg, pdf, png), and `echo` a function
-    that receives the inputs and the findings.
+    (report/discussion.py).  `plan` has what is fixed beforehand, `names` are labels for methods.
     """
-    formats = exports.checked(formats)
+    from perepisode.report.result import Report
+
     table = episodes_table.read(episode_paths, without=episodes_table.REPLAY_COLUMNS)
-    study = Episodes(table, cost_limit, alpha)
+    study = Episodes(table, plan.cost_limit, plan.alpha, plan)
     del table  # the study keeps the columns it needs
     read = {name: (utility, top) for name, utility, top in map(distilled.read, utilities)}
-    inputs = Inputs(
-        study, study.views(), training.read(curves, study.arms), read, _read_exact(exact), _links(watch, out_dir)
-    )
+    links = [("; ".join(titles(Path(page))), Path(page) / "index.html") for page in watch]
+    inputs = Inputs(study, study.views(), training.read(curves, study.arms), read, _read_exact(exact), links)
     with named(names or {}, study.methods):
-        finding = findings.find(study, inputs.views)
-        with on_page(_in_order(finding, inputs.views)), canvas.style():
-            content = sections(inputs)
-            if discussion is not None:
-                frames = {block.name: block.frame for section in content for block in section.blocks}
-                content.insert(0, Section("discussion", "Discussion", text=discussions.read(discussion, frames)))
-            page = _write(Path(out_dir), inputs, finding, content, formats)
-        echo(inputs, finding)
-    return page
+        check_plan(plan, inputs.views)
+    return Report(inputs, names or {}, discussion)
 
 
-def _in_order(finding: findings.Finding, views: list[View]) -> list[str]:
+def check_plan(plan: AnalysisPlan, views: list[View]) -> None:
+    """Raise ConfigError if the plan is about agents or a dilemma that the table does not have."""
+    about = [view for view in views if plan.is_about(view.dilemma)]
+    if not about:
+        known = ", ".join(view.dilemma for view in views)
+        raise ConfigError(f"{plan.path} is about dilemma {plan.dilemma!r}; the table has {known}")
+    if plan.fixes_pairs and not any(matched.planned(view) for view in about):
+        labels = [point.label for view in about for point in view.main]
+        wanted = [plan.focal, *(name for pair in plan.pairs for name in pair)]
+        missing = next((name for name in wanted if name and not any(view.labelled(name) for view in about)), wanted[0])
+        known = ", ".join(dict.fromkeys(labels))
+        raise ConfigError(f"the plan names {missing!r}, which no table has as an agent; they are {known}")
+
+
+def in_order(finding: findings.Finding, views: list[View]) -> list[str]:
     """Methods in order of appearance: those of the first screen, then all others."""
     cards = [card.method for card in finding.cards if card.method]
     return [*cards, *(point.method for view in views for point in view.points)]
-
-
-def _links(pages: Iterable[str | Path], out: str | Path) -> list[tuple[str, str]]:
-    """Title and address, relative to `out`, of every page of replays."""
-    return [("; ".join(titles(Path(page))), os.path.relpath(Path(page) / "index.html", out)) for page in pages]
 
 
 def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
@@ -107,18 +129,18 @@ def _read_exact(exact: Iterable[str | Path | dict]) -> list[dict]:
     return items
 
 
-def _write(
+def write(
     out: Path, inputs: Inputs, finding: findings.Finding, content: list[Section], formats: tuple[str, ...]
 ) -> Path:
     blocks = [block for section in content for block in section.blocks]
     exports.write(out, blocks, formats, TEXT_COLUMNS)
     figures = [block for block in blocks if isinstance(block, Drawn)]
-    kicker = _kicker(inputs)
+    about = kicker(inputs)
     variables = {
-        "title": f"Per-episode report: {kicker}",
-        "kicker": kicker,
+        "title": f"Per-episode report: {about}",
+        "kicker": about,
         "finding": finding,
-        "picture": _first_picture(content),
+        "picture": first_picture(content),
         "sections": content,
         "folded": FOLDED,
         "further": [block for block in blocks if block.name.startswith(FURTHER)],
@@ -129,16 +151,17 @@ def _write(
         "literal": _literal,
         "text_columns": TEXT_COLUMNS,
         "zip": zip,
-        "unbroken": _unbroken,
-        "footer": f"perepisode {perepisode.__version__}. The files of every figure and table are next to this page.",
+        "unbroken": unbroken,
+        "relative": partial(os.path.relpath, start=out),
+        "footer": f"Made with {', '.join(map(' '.join, made_with().items()))}.",
     }
-    write_atomically(out / exports.SUMMARY, exports.summary(finding, about=kicker))
+    write_atomically(out / exports.SUMMARY, exports.summary(finding, about=about, made_with=made_with()))
     for name, template in (("report.md", "template.md"), ("index.html", "template.html")):
         write_atomically(out / name, render(Path(__file__).with_name(template), **variables))
     return out / "index.html"
 
 
-def _first_picture(content: list[Section]) -> Drawn | None:
+def first_picture(content: list[Section]) -> Drawn | None:
     """The first figure of the first dilemma: the page shows it next to the findings instead of in its section."""
     figures = (block for section in content if section.name.startswith("dilemma-") for block in section.blocks)
     return next((block for block in figures if isinstance(block, Drawn)), None)
@@ -149,14 +172,14 @@ def _marks(views: list[View]) -> list[str]:
     return [f"mark: {look(point.method).colour}" for view in views for point in view.points]
 
 
-def _kicker(inputs: Inputs) -> str:
+def kicker(inputs: Inputs) -> str:
     agents = sum(len(view.points) for view in inputs.views)
     names = ", ".join(dilemma_name(view.dilemma) for view in inputs.views)
     rows = f"{inputs.episodes.rows:,}".replace(",", "\u2009")
     return f"{inputs.episodes.environment} · {names} · {agents} agents · {rows} episodes"
 
 
-def _unbroken(text: str) -> str:
+def unbroken(text: str) -> str:
     """No line breaks within "10 %" and "p < 0.001"."""
     return re.sub(r"(?<=\bp) ([<=]) ", "\u00a0\\1\u00a0", text.replace(" %", "\u00a0%"))
 

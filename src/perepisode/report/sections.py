@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from perepisode.evaluation import verdicts
 from perepisode.report import measurement, tables
 from perepisode.report.blocks import BLOCKS, Case, Inputs, Shown
 from perepisode.report.drawing import figures, training_figures
 from perepisode.report.drawing.canvas import drawn
-from perepisode.report.formatting import slug
+from perepisode.report.formatting import listed, slug
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.points import View
@@ -32,7 +33,7 @@ class Section:
     title: str
     intro: str = ""
     blocks: list = field(default_factory=list)
-    links: list[tuple[str, str]] = field(default_factory=list)  # text, address
+    links: list[tuple[str, Path]] = field(default_factory=list)  # text, page
     text: list[tuple[str, list[str]]] = field(default_factory=list)  # heading, paragraphs
     omitted: list[str] = field(default_factory=list)  # why blocks are omitted
 
@@ -151,11 +152,12 @@ def _reading(inputs: Inputs) -> Iterator[Shown]:
         **{spec.term or spec.heading: spec.meaning for spec in measure.metric_specs(measure.limit) if spec.meaning},
         "±": "95 % t interval over seeds, the unit of replication; never over episodes. Where it would reach below "
         "zero, its ends are given instead",
-        "matched": tables.MATCHED,
-        "p": "two-sided Welch test of equal CVaR, one value per seed, corrected for all comparisons of its table "
-        "(Holm): if all agents were identical, at most one table in twenty would have a p below 0.05",
-        "comparisons": "if the study has an agent with a per-episode budget, that agent against the nearest arms of "
-        "the other methods; else all matched pairs",
+        "heavier tail": "found by the primary test: Welch's test on the logarithm of the CVaR, one value per seed, at "
+        f"{_levels(measure.alpha)}, combined (Cauchy) and corrected for all comparisons of the dilemma (Holm). If all "
+        "agents were identical, at most one table in twenty would claim a difference",
+        "equivalent, different, undecided": tables.margins_note(inputs.views[0]),
+        "comparisons": "those of the analysis plan; else, if the study has an agent with a per-episode budget, that "
+        "agent against the nearest arms of the other methods; else all pairs not known to differ in both means",
         "interpolated": "read along a method's frontier, between two of its arms, at exactly the given mean",
         "protocol": f"of this report: {tables.basis(inputs.views[0])}",
     }
@@ -175,6 +177,11 @@ def _reading(inputs: Inputs) -> Iterator[Shown]:
     origin = {name: [row[index] for row in rows] for index, name in enumerate(("File", "Key", "Value"))}
     note = "The provenance that each episodes table states."
     yield tables.Table("provenance", "Provenance", note, origin, pd.DataFrame(origin))
+
+
+def _levels(alpha: float) -> str:
+    """ "10, 2, 1 and 0.5 %"."""
+    return f"{listed(f'{100 * alpha * share:g}' for share in verdicts.DEEPER)} %"
 
 
 def _plain(value: object) -> str:

@@ -6,18 +6,25 @@ import numpy as np
 import pandas as pd
 
 from perepisode import metrics
-from perepisode.evaluation import compare
+from perepisode.evaluation import compare, verdicts
+from perepisode.evaluation.verdicts import Equivalence
 from perepisode.report.cost_measure import CostMeasure
-from perepisode.report.formatting import difference, number, p_value, percent, plus_minus, scientific, slug, times
+from perepisode.report.formatting import (
+    difference,
+    number,
+    p_equals,
+    p_value,
+    percent,
+    plus_minus,
+    scientific,
+    slug,
+)
 from perepisode.report.statistics import frontiers, matched, pairs
-from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View
+from perepisode.report.statistics.pairs import Pair
+from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View, stated
 from perepisode.report.style import dilemma_name, look
 
 MAX_PAIRS = 20  # shown; the CSV has all
-MATCHED = (
-    "Two agents are matched in a mean if the 95 % interval of the difference of their means over seeds contains zero "
-    "(with one seed: if their means are within 1 %)."
-)
 
 
 @dataclass(frozen=True)
@@ -57,76 +64,147 @@ def matched_nearest(view: View, chosen: Point) -> Table:
     frame["episodes"] = [point.episodes for point in points]
     note = (
         f"{chosen.label}, {_why(view)}, and the agent of nearest mean return of every other method. ± is the 95 % "
-        f"interval over seeds. {_test_note(len(compared))} The bootstrap resamples seeds, then episodes. “Tail” is the "
-        f"number of episodes, out of N, that the CVaR averages.{_unmatched_note(shown['Agent'])}"
+        f"interval over seeds. {_test_note(compared.tested)} The bootstrap resamples seeds, then episodes. “Tail” is "
+        f"the number of episodes, out of N, that the CVaR averages.{_unmatched_note(shown['Agent'])}"
     )
     methods = [point.method for point in points]
-    return Table(f"matched_nearest_{slug(view.dilemma)}", "Matched agents, nearest return", note, shown, frame, methods)
+    return Table(f"matched_nearest_{slug(view.dilemma)}", "Agents of nearest mean return", note, shown, frame, methods)
 
 
 def side_by_side(view: View) -> Table | None:
-    """Every compared pair: the differences of its means and of its CVaR."""
-    compared = pairs.by_clarity(pairs.compared(view))
-    if not compared:
+    """Every pair that was compared: the verdicts on its means and on its tails."""
+    compared = pairs.compared(view)
+    if not compared.pairs:
         return None
-    measure = view.measure
-    means = {matched.RETURN: "return", matched.VIOLATIONS: measure.name}
-    rows = [
-        {
-            "agent": pair.heavier.label,
-            "other": pair.lighter.label,
-            "same": " and ".join(name for axis, name in means.items() if pair.matched_on(axis)) or "neither",
-            "returns_difference": pair.oriented.returns.mean,
-            "returns_difference_ci": pair.returns.half,
-            "violations_difference": pair.oriented.means.mean,
-            "violations_difference_ci": pair.means.half,
-            "cvar": pair.heavier.tail.mean,
-            "other_cvar": pair.lighter.tail.mean,
-            "cvar_difference": pair.oriented.tails.mean,
-            "cvar_difference_ci": pair.tails.half,
-            "ratio": pair.ratio,
-            "welch_t": pair.oriented.t,
-            "welch_p": pair.p,
-        }
-        for pair in compared
-    ]
-    frame = pd.DataFrame(rows)
-    first = rows[:MAX_PAIRS]
+    measure, ordered = view.measure, [pair.oriented for pair in pairs.by_clarity(compared.pairs)]
+    first = ordered[:MAX_PAIRS]
     shown = {
-        "Agent": [row["agent"] for row in first],
-        "Compared with": [row["other"] for row in first],
-        "Matched in": [row["same"] for row in first],
-        "Return, difference": [difference(row["returns_difference"], row["returns_difference_ci"]) for row in first],
-        f"{measure.heading}, difference": [
-            measure.difference(row["violations_difference"], row["violations_difference_ci"]) for row in first
+        "Heavier tail": [pair.other.label for pair in first],
+        "Lighter tail": [pair.one.label for pair in first],
+        "Tails differ": [_found(pair) for pair in first],
+        "p": [p_value(pair.p) for pair in first],
+        measure.cvar_heading: [_both(measure, pair, measure.alpha) for pair in first],
+        "Clearest at": [_clearest(measure, pair) for pair in first],
+        measure.p_over(pairs.allowed(view)): [_shares(pair) for pair in first],
+        "Mean return": [
+            _with_verdict(difference(pair.returns.difference, pair.returns.half), pair.returns) for pair in first
         ],
-        measure.cvar_heading: [f"{measure.text(row['cvar'])} and {measure.text(row['other_cvar'])}" for row in first],
-        "Difference": [measure.difference(row["cvar_difference"], row["cvar_difference_ci"]) for row in first],
-        "Ratio": [times(row["ratio"]) for row in first],
-        "p": [p_value(row["welch_p"]) for row in first],
+        f"Mean {measure.name}": [
+            _with_verdict(measure.difference(pair.means.difference, pair.means.half), pair.means) for pair in first
+        ],
     }
-    which = f"All pairs of agents that are matched in mean return or mean {measure.name}."
-    if matched.prespecified(view):
-        chosen = compared[0].one.label
-        which = f"{chosen} and, of every other method, the agents nearest to it in return and in mean {measure.name}."
-    note = f"{which} {MATCHED} {_test_note(len(compared))} Differences are the first agent minus the second."
-    if len(compared) > len(first):
-        note += f" The CSV has all {len(compared)} pairs."
-    methods = [pair.heavier.method for pair in compared[:MAX_PAIRS]]
+    shown = {heading: cells for heading, cells in shown.items() if heading and set(cells) - {"–"}}
+    note = f"{_which(view, compared)} {_test_note(compared.tested)} {margins_note(view)}"
+    note += " Differences are the first agent minus the second."
+    if len(ordered) > len(first):
+        note += f" The CSV has all {len(ordered)} pairs."
+    frame = pairs_frame(view)
+    methods = [pair.other.method for pair in first]
     return Table(f"pairs_{slug(view.dilemma)}", "Pairwise comparisons", note, shown, frame, methods)
 
 
-def _p_of(compared: list[pairs.Pair], chosen: Point, point: Point) -> float:
-    return next((pair.p for pair in compared if {pair.one, pair.other} == {chosen, point}), float("nan"))
+def pairs_frame(view: View) -> pd.DataFrame:
+    """Every number of the comparisons, the most informative pair first."""
+    return pd.DataFrame([_pair_row(pair.oriented) for pair in pairs.by_clarity(pairs.compared(view).pairs)])
+
+
+def _found(pair: Pair) -> str:
+    return "–" if pair.p != pair.p else "yes" if pair.differ else "undecided"
+
+
+def _both(measure: CostMeasure, pair: Pair, alpha: float) -> str:
+    return " and ".join(measure.text(point.cvar_at(alpha).mean) for point in (pair.other, pair.one))
+
+
+def _clearest(measure: CostMeasure, pair: Pair) -> str:
+    """The CVaR at which the tails differ most clearly, if they do."""
+    if not pair.differ or pair.by_share:
+        return "–"
+    alpha = pair.level.level
+    return f"{measure._replace(alpha=alpha).cvar_heading}: {_both(measure, pair, alpha)}"
+
+
+def _shares(pair: Pair) -> str:
+    if pair.over is None:
+        return "–"
+    test = f" (p {p_equals(pair.over.corrected)})" if pair.over.corrected == pair.over.corrected else ""
+    return f"{percent(pair.over.b.mean)} and {percent(pair.over.a.mean)}{test}"
+
+
+def _with_verdict(text: str, means: Equivalence) -> str:
+    return f"{text}, {means.verdict}" if means.half == means.half else text
+
+
+def _which(view: View, compared: pairs.Compared) -> str:
+    """Which pairs were compared, and who chose them."""
+    first = compared.pairs[0].one.label
+    if compared.chosen_by == pairs.BY_PLAN:
+        return f"The comparisons were fixed beforehand by {view.plan.name}."
+    if compared.chosen_by == pairs.BY_BUDGET:
+        return f"{first}, fixed by its budget, and of every other method the arms nearest to it in the means."
+    skipped = f", except {compared.skipped} known to differ in both means" if compared.skipped else ""
+    return f"All pairs of agents{skipped}: no analysis plan fixed them, so the comparisons were chosen by the data."
+
+
+def margins_note(view: View) -> str:
+    """What the three words for means say, with the margins of this view."""
+    plan, measure, share = view.plan, view.measure, percent(verdicts.MARGIN_SHARE, digits=0)
+    of_return = "is unknown, because the best agent is the cleanest"
+    if stated(view.return_margin):
+        source = "as stated" if stated(plan.margin) else f"{share} of the range from the cleanest agent to the best"
+        of_return = f"is ±{number(view.return_margin)} ({source})"
+    of_cost = f"{share} of the smaller of the two means"
+    if stated(plan.cost_margin):
+        of_cost = f"±{measure.text(plan.cost_margin)} (as stated)"
+    return (
+        "Means are equivalent if two one-sided tests place their difference within a margin, different if its 95 % "
+        f"interval excludes zero, and undecided otherwise. The margin of mean return {of_return}; that of mean "
+        f"{measure.name} is {of_cost}."
+    )
+
+
+def _pair_row(pair: Pair) -> dict:
+    """Of an oriented pair, with every number of its tests."""
+    row = {"agent": pair.other.label, "other": pair.one.label, "tails_differ": pair.differ, "p": pair.p}
+    for name, means in (("return", pair.returns), ("violations", pair.means)):
+        row |= {
+            f"{name}_verdict": means.verdict,
+            f"{name}_difference": means.difference,
+            f"{name}_difference_ci": means.half,
+            f"{name}_margin": means.margin,
+        }
+    row |= {"cvar": pair.other.tail.mean, "other_cvar": pair.one.tail.mean, "ratio": pair.ratio}
+    for level in pair.tail.levels:
+        at = f"{100 * level.level:g}"
+        row |= {f"cvar_{at}": level.b, f"other_cvar_{at}": level.a, f"p_cvar_{at}": level.p}
+    row |= {"welch_cvar_p": pair.tail.cvar_welch}
+    if pair.over is not None:
+        over = pair.over
+        row |= {"p_over": over.b.mean, "other_p_over": over.a.mean, "p_over_p": over.corrected}
+        row |= {"p_over_difference_low": over.low, "p_over_difference_high": over.high}
+    return row
+
+
+def _p_of(compared: pairs.Compared, chosen: Point, point: Point) -> float:
+    return next((pair.p for pair in compared.pairs if {pair.one, pair.other} == {chosen, point}), float("nan"))
 
 
 def _why(view: View) -> str:
-    return "specified in advance by its budget" if matched.prespecified(view) else "selected for its low CVaR"
+    if matched.planned(view):
+        return "fixed by the analysis plan"
+    return "fixed by its budget" if matched.prespecified(view) else "selected for its low CVaR"
 
 
 def _test_note(tests: int) -> str:
-    many = f"for {tests} comparisons" if tests > 1 else "if there are several comparisons"
-    return f"p is from Welch's test of equal CVaR over seeds, corrected {many} (Holm)."
+    """Of the primary test."""
+    many = f", corrected for {tests} comparisons (Holm)" if tests > 1 else ""
+    return f"p is of the primary test (see Definitions){many}."
+
+
+def _welch_note(tests: int) -> str:
+    """Of interpolated CVaRs, which have no episodes of their own."""
+    many = f", corrected for {tests} comparisons (Holm)" if tests > 1 else ""
+    return f"p is from Welch's test of equal CVaR over seeds{many}; it is a secondary test."
 
 
 def matched_wider(view: View, chosen: Point) -> Table | None:
@@ -140,9 +218,9 @@ def matched_wider(view: View, chosen: Point) -> Table | None:
     frame.insert(0, "focal", [own.label for _, own in both])
     note = (
         f"As above for each larger budget k of {look(chosen.method).label}; P(>k) and p are relative to the agent with "
-        f"that budget. {_test_note(_tested(tails))}{_unmatched_note(shown['Agent'])}"
+        f"that budget. {_welch_note(_tested(tails))}{_unmatched_note(shown['Agent'])}"
     )
-    title = "Matched agents for larger budgets, nearest return"
+    title = "Agents of nearest mean return, for larger budgets"
     methods = [point.method for point, _ in both]
     return Table(f"matched_wider_{slug(view.dilemma)}", title, note, shown, frame, methods)
 
@@ -152,13 +230,13 @@ def _wider(view: View, chosen: Point) -> list[Point]:
 
 
 def _marked(both: list[tuple[Point, Point]]) -> list[str]:
-    """Labels, with an asterisk if a pair is not matched."""
-    matches = [point is own or matched.is_matched(matched.RETURN, own, point) for point, own in both]
-    return [point.label if match else f"{point.label} *" for (point, _), match in zip(both, matches)]
+    """Labels, with an asterisk if the returns of a pair differ."""
+    apart = [point is not own and not matched.is_matched(matched.RETURN, own, point) for point, own in both]
+    return [f"{point.label} *" if differs else point.label for (point, _), differs in zip(both, apart)]
 
 
 def _unmatched_note(labels: list[str]) -> str:
-    note = " * Not matched in return: the tails may differ because the returns do."
+    note = " * Its mean return differs: the tails may differ for that reason."
     return note if any(label.endswith("*") for label in labels) else ""
 
 
@@ -179,7 +257,7 @@ def matched_interpolated(view: View, chosen: Point) -> Table | None:
     )
     if missing:
         note += f" Not reached: {', '.join(missing)}."
-    title, name = "Matched agents, interpolated to the same return", f"matched_interpolated_{slug(view.dilemma)}"
+    title, name = "Methods interpolated to the same mean return", f"matched_interpolated_{slug(view.dilemma)}"
     over = _over(chosen) if all(own is chosen for own, *_ in groups) else "P(>k)"
     labels = [label for _, label, _ in groups]
     table = _read_table(view.measure, name, title, note, [read for *_, read in groups], labels, over)
@@ -233,7 +311,7 @@ def _read_table(
     shown, frame = _tails(measure, labels, tails, _corrected(tails), over)
     shown["Interpolated between"] = [read.between for read in reads]
     frame = frame.assign(between=shown["Interpolated between"], **more)
-    return Table(name, title, f"{note} {_test_note(_tested(tails))}", shown, frame, [read.method for read in reads])
+    return Table(name, title, f"{note} {_welch_note(_tested(tails))}", shown, frame, [read.method for read in reads])
 
 
 def _over(chosen: Point) -> str:
@@ -352,6 +430,11 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
     return Table(f"complete_{slug(view.dilemma)}", "All agents", note, shown, frame, methods, wide=True)
 
 
+def complete_frame(view: View) -> pd.DataFrame:
+    """The numbers of `complete`."""
+    return complete(view, tuple(view.points[0].seeds[0].others)).frame
+
+
 def _complete_row(point: Point, specs: list[metrics.MetricSpec], others: list[str]) -> dict:
     agent = {
         "agent": point.label,
@@ -416,7 +499,7 @@ def hypervolume(view: View) -> Table | None:
     frame = pd.DataFrame([{"unit": unit, **area} for unit, area in areas.items()])
     note = (
         "Area that the means dominate relative to a reference point: the lowest return on the frontier and the "
-        "violations of the unconstrained agent. A small gain means that the methods share one mean frontier."
+        "violations of the unconstrained agent. A small gain means that ESR's means add little to those of the others."
     )
     return Table(f"hypervolume_{slug(view.dilemma)}", "Hypervolume of the mean frontier", note, shown, frame)
 

@@ -7,20 +7,18 @@ from pathlib import Path
 from perepisode import console
 from perepisode.evaluation import episodes
 from perepisode.report import tables
-from perepisode.report.blocks import Inputs
 from perepisode.report.cost_measure import CostMeasure
-from perepisode.report.findings import Finding
 from perepisode.report.statistics.points import Episodes
 from perepisode.report.style import dilemma_name
 
 ESSENTIAL = 3  # columns that every terminal shows: return, mean and CVaR
 
 
-def report(inputs: Inputs, finding: Finding) -> None:
-    for columns in dict.fromkeys(file["columns"] for file in inputs.episodes.provenance if "columns" in file):
+def report(study: Episodes, headline: str) -> None:
+    for columns in dict.fromkeys(file["columns"] for file in study.provenance if "columns" in file):
         console.echo(f"Columns read under other names: {columns}.")
-    _agents(inputs.episodes)
-    console.echo(finding.headline, "bold")
+    _agents(study)
+    console.echo(headline, "bold")
 
 
 def evaluated(path: Path) -> None:

@@ -80,16 +80,15 @@ def _ends(points: Sequence[Point]) -> tuple[float, float]:
 
 def _draw_clearest(axes: Axes, view: View) -> list[tuple[float, float, str]]:
     """An arrow between the agents of the clearest pair, and its label."""
-    clear = pairs.clearest(pairs.compared(view))
-    if clear is None or not clear[0].differ or clear[0].ratio == float("inf"):
+    pair = pairs.clearest(pairs.compared(view).pairs)
+    if pair is None or not pair.differ or pair.ratio == float("inf"):
         return []
-    pair, axis = clear
     low, high = ((mean_of(point), point.tail.mean) for point in (pair.lighter, pair.heavier))
     axes.annotate("", high, low, arrowprops={"arrowstyle": "<->", "color": INK, "lw": 1.1, "shrinkA": 5, "shrinkB": 5},
                   zorder=3)  # fmt: skip
-    means = f"matched mean {view.measure.name}" if axis is matched.VIOLATIONS else "matched return"
     middle = ((low[0] + high[0]) / 2, (low[1] + high[1]) / 2)
-    return [(*middle, f"{means}, {pair.ratio:.1f} × the CVaR")]
+    name = view.measure._replace(alpha=pair.level.level).cvar_heading
+    return [(*middle, f"{pair.ratio:.1f} × the {name}")]
 
 
 def _draw_laws(axes: Axes, points: Sequence[Point]) -> None:

@@ -70,16 +70,28 @@ class EqualMeanComparison(NamedTuple):
     reads: list[Interpolated]
 
 
+def planned(view: View) -> list[tuple[Point, Point]]:
+    """The comparisons that an analysis plan fixes; empty without one, or if it names agents of another dilemma."""
+    plan = view.plan
+    if plan.pairs:
+        found = [(view.labelled(one), view.labelled(other)) for one, other in plan.pairs]
+        return [(one, other) for one, other in found if one and other] if all(map(all, found)) else []
+    first = view.labelled(plan.focal) if plan.focal else None
+    return [(first, other) for other in view.main if other is not first] if first else []
+
+
 def prespecified(view: View) -> bool:
-    """Whether the study specifies the focal agent in advance: one with a per-episode budget."""
-    return bool(view.of(*esr(), *per_episode()))
+    """Whether the focal agent is fixed in advance: by the analysis plan, or by a per-episode budget."""
+    return bool(planned(view)) or bool(view.of(*esr(), *per_episode()))
 
 
 def focal(view: View) -> Point | None:
-    """The agent that the others are compared with: ESR, or another per-episode budget, with a budget near one.
+    """The agent that the others are compared with: as planned; else ESR, or another per-episode budget, near one.
 
     Without such an agent it is the one with the lowest CVaR, which the data selects.
     """
+    if view.plan.first and (first := view.labelled(view.plan.first)):
+        return first
     own = view.of(*esr()) or view.of(*per_episode())
     stated = [point for point in own if point.value > 0] or own
     if stated:

@@ -1,25 +1,29 @@
-"""Pairwise comparisons: whether two agents are matched in a mean, and whether their CVaR differs.
+"""Pairwise comparisons of agents: are their means equivalent, and which has the heavier tail?
 
-Two agents are matched in mean return, or in mean violations or cost, if the 95 % interval of the difference of their
-means (Welch, over seeds) contains zero.  One seed gives no interval; then means within 1 % are matched.
+`evaluation/verdicts.py` has the tests.  This module decides which pairs are compared:
 
-In a study that includes an agent with a per-episode budget, the comparisons are specified in advance: that agent
-against the nearest arms of the other methods.  In any other table all matched pairs are compared.  Either way p is
-corrected for the number of comparisons (Holm), so that among identical agents at most one table in twenty claims a
-difference (benchmarks/false_alarms.py).
+- those of an analysis plan (`--plan`);
+- else, if the study has an agent with a per-episode budget, that agent against the nearest arms of the other methods;
+- else every pair that is not known to differ in both mean return and mean violations or cost.
+
+One test per pair is primary: the tail test, unless the plan states P(> limit).  Its p values are corrected for the
+number of pairs (Holm), so that among identical agents at most one table in twenty claims a difference
+(results/verdicts).  All other p values are secondary, and each kind is corrected in the same way.
 """
 
 import itertools
 from typing import NamedTuple
 
-from perepisode.evaluation import compare
-from perepisode.evaluation.compare import Interval
+import numpy as np
+
+from perepisode.evaluation import verdicts
+from perepisode.evaluation.verdicts import DIFFERENT, EQUIVALENT, Equivalence, ShareTest, TailTest
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.matched import RETURN, VIOLATIONS, Axis
-from perepisode.report.statistics.points import Point, View
+from perepisode.report.statistics.points import Point, View, stated
 
-SIGNIFICANT = 0.05
-CLOSE = 0.1  # of the larger mean: matched means this close are called equal
+ENOUGH = 10  # episodes beyond a limit, over all seeds of an agent, from which its share describes a pair
+BY_PLAN, BY_BUDGET, BY_DATA = "the analysis plan", "the per-episode budget", "the data"
 
 
 class Pair(NamedTuple):
@@ -27,24 +31,39 @@ class Pair(NamedTuple):
 
     one: Point
     other: Point
-    returns: Interval
-    means: Interval
-    tails: Interval
-    t: float
-    p: float  # of equal CVaR, corrected for all comparisons of the table; NaN without a test
+    returns: Equivalence
+    means: Equivalence
+    tail: TailTest
+    over: ShareTest | None  # of the level that the comparison allows per episode; None without one
+    by_share: bool = False  # whether P(> limit) is the primary measure, by the plan
+
+    @property
+    def p(self) -> float:
+        """Of the primary test, corrected for all comparisons of the table; NaN with one seed."""
+        return self.over.corrected if self.by_share and self.over else self.tail.corrected
 
     @property
     def differ(self) -> bool:
-        """Whether the CVaR differs significantly."""
-        return self.p < SIGNIFICANT
+        """Whether the primary test finds a difference."""
+        return self.p < verdicts.SIGNIFICANT and self._side != 0
+
+    @property
+    def _side(self) -> int:
+        """1 if the second agent is worse by the primary test, -1 if the first is, 0 if neither."""
+        if self.by_share and self.over:
+            return int(np.sign(self.over.difference))
+        return self.tail.heavier
 
     @property
     def oriented(self) -> "Pair":
-        """With the lower CVaR first."""
-        if self.tails.mean >= 0:
+        """With the lighter tail first: by the primary test if it finds a difference, else by the CVaR."""
+        side = self._side if self.differ else np.sign(self.tail.levels[0].b - self.tail.levels[0].a)
+        if side >= 0:
             return self
-        returns, means, tails = (one._replace(mean=-one.mean) for one in (self.returns, self.means, self.tails))
-        return Pair(self.other, self.one, returns, means, tails, -self.t, self.p)
+        over = self.over.reversed if self.over else None
+        return Pair(
+            self.other, self.one, self.returns.reversed, self.means.reversed, self.tail.reversed, over, self.by_share
+        )
 
     @property
     def lighter(self) -> Point:
@@ -55,54 +74,124 @@ class Pair(NamedTuple):
         return self.oriented.other
 
     @property
+    def level(self) -> verdicts.LevelTest:
+        """The CVaR that shows the difference most clearly; the stated level if no difference is found."""
+        tail = self.oriented.tail
+        return tail.clearest if self.differ and not self.by_share else tail.levels[0]
+
+    @property
     def ratio(self) -> float:
-        """The higher CVaR over the lower; infinite if the lower is zero."""
-        least = self.lighter.tail.mean
-        return self.heavier.tail.mean / least if least else float("inf") if self.heavier.tail.mean else 1.0
+        """The heavier tail's CVaR over the lighter one's at that level; infinite if the lighter is zero."""
+        least, most = (point.cvar_at(self.level.level).mean for point in (self.lighter, self.heavier))
+        return most / least if least else float("inf") if most else 1.0
 
-    def matched_on(self, axis: Axis) -> bool:
-        return matched.is_matched(axis, self.one, self.other)
+    @property
+    def worse_by_share(self) -> bool:
+        """Whether the heavier tail also has the larger share of episodes over the limit, significantly if tested."""
+        over = self.oriented.over
+        return over is not None and over.difference > 0 and not over.p >= verdicts.SIGNIFICANT
 
-    def nearly_equal(self, axis: Axis) -> bool:
-        """Whether matched means are also close in value, not only indistinguishable for lack of seeds."""
-        means = axis.of(self.one), axis.of(self.other)
-        return self.matched_on(axis) and abs(means[0] - means[1]) <= CLOSE * max(map(abs, means))
+    def on(self, axis: Axis) -> Equivalence:
+        return self.returns if axis is RETURN else self.means
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the agents are not known to differ in both means: else a heavier tail may just be a larger mean."""
+        return not (self.returns.detectable and self.means.detectable)
 
 
-def compared(view: View) -> list[Pair]:
-    """The comparisons of a view with corrected p; a focal agent specified in advance is the first of each pair."""
+class Compared(NamedTuple):
+    """The comparisons of a view; a focal agent is the first of each pair."""
+
+    pairs: list[Pair]
+    chosen_by: str
+    skipped: int = 0  # pairs whose means are both known to differ
+
+    @property
+    def tested(self) -> int:
+        return sum(stated(pair.p) for pair in self.pairs)
+
+
+def compared(view: View) -> Compared:
+    """The comparisons of a view, with corrected p values; computed once."""
+    if "compared" not in view.cache:
+        view.cache["compared"] = _compared(view)
+    return view.cache["compared"]
+
+
+def _compared(view: View) -> Compared:
     chosen = matched.focal(view)
     if chosen is None:
-        return []
+        return Compared([], BY_DATA)
+    if planned := matched.planned(view):
+        return Compared(_tested(view, planned), BY_PLAN)
     if matched.prespecified(view):
         rivals = [*matched.partners(view, chosen), *matched.partners(view, chosen, VIOLATIONS)]
-        return corrected([_pair(chosen, rival) for rival in dict.fromkeys(rivals)])
-    pairs = (_pair(*both) for both in itertools.combinations(view.main, 2))
-    return corrected([pair for pair in pairs if pair.matched_on(RETURN) or pair.matched_on(VIOLATIONS)])
+        return Compared(_tested(view, [(chosen, rival) for rival in dict.fromkeys(rivals)]), BY_BUDGET)
+    everything = list(itertools.combinations(view.main, 2))
+    kept = [both for both in everything if not _both_means_differ(view, *both)]
+    return Compared(_tested(view, kept), BY_DATA, len(everything) - len(kept))
 
 
-def corrected(pairs: list[Pair]) -> list[Pair]:
-    return [pair._replace(p=p) for pair, p in zip(pairs, compare.holm([pair.p for pair in pairs]))]
+def clearest(pairs: list[Pair]) -> Pair | None:
+    """The most informative pair."""
+    return min(pairs, key=clarity, default=None)
 
 
-def clearest(pairs: list[Pair]) -> tuple[Pair, Axis] | None:
-    """The most informative pair and the mean in which it is matched; None if no two agents are matched."""
-    found = [(pair, axis) for pair in pairs for axis in (VIOLATIONS, RETURN) if pair.matched_on(axis)]
-    return min(found, key=lambda one: clarity(*one), default=None)
+def clarity(pair: Pair) -> tuple:
+    """Sort key: differences that were found first, then equivalent means, means within the margin, the larger ratio.
 
-
-def clarity(pair: Pair, axis: Axis) -> tuple:
-    """Sort key: significant differences first, then close means, then equal violations, which leave only the shape of
-    the tail, before equal return, then the largest ratio."""
-    return not pair.differ, not pair.nearly_equal(axis), axis is RETURN, -pair.ratio
+    Equal mean violations leave only the shape of the tail, so they come before equal return.
+    """
+    return not pair.differ, *min((_alike(pair.means), 0), (_alike(pair.returns), 1)), -pair.ratio
 
 
 def by_clarity(pairs: list[Pair]) -> list[Pair]:
-    """The most informative pairs first, unmatched ones last."""
-    return sorted(pairs, key=lambda pair: min(clarity(pair, axis) for axis in (VIOLATIONS, RETURN)))
+    """The most informative pairs first."""
+    return sorted(pairs, key=clarity)
 
 
-def _pair(one: Point, other: Point) -> Pair:
-    returns, means = (compare.difference(axis.per_seed(other), axis.per_seed(one)) for axis in (RETURN, VIOLATIONS))
-    test, tails = compare.welch(other.tails, one.tails), compare.difference(other.tails, one.tails)
-    return Pair(one, other, returns, means, tails, test.t, test.p)
+def _alike(means: Equivalence) -> int:
+    """How nearly two means are known to agree."""
+    if means.verdict == EQUIVALENT:
+        return 0
+    return 3 if means.verdict == DIFFERENT else 1 if abs(means.difference) <= means.margin else 2
+
+
+def _both_means_differ(view: View, one: Point, other: Point) -> bool:
+    return all(means.detectable for means in _means(view, one, other))
+
+
+def _means(view: View, one: Point, other: Point) -> tuple[Equivalence, Equivalence]:
+    """The verdicts on mean return, and on mean violations or cost."""
+    return (
+        verdicts.equivalence(one.returns, other.returns, view.return_margin),
+        verdicts.equivalence(*map(VIOLATIONS.per_seed, (one, other)), view.cost_margin(one, other)),
+    )
+
+
+def _tested(view: View, both: list[tuple[Point, Point]]) -> list[Pair]:
+    points = list(dict.fromkeys(itertools.chain(*both)))
+    indices = [(points.index(one), points.index(other)) for one, other in both]
+    tails = verdicts.tail_tests([point.tail_sample for point in points], indices, view.measure.alpha)
+    level = allowed(view)
+    shares: list[ShareTest | None] = [None] * len(both)
+    if stated(level):
+        shares = list(verdicts.share_tests([point.counts for point in points], level, indices))
+    by_share = view.plan.measure == "p_over"
+    means = [_means(view, one, other) for one, other in both]
+    return [
+        Pair(one, other, *two, tail, over, by_share)
+        for (one, other), two, tail, over in zip(both, means, tails, shares)
+    ]
+
+
+def allowed(view: View) -> float:
+    """The level of P(> level): the user's limit, else the focal agent's budget; NaN without either."""
+    chosen = matched.focal(view)
+    return chosen.allowed if chosen else view.measure.limit
+
+
+def exceeding(point: Point, level: float) -> int:
+    """The number of episodes over a level, over all seeds."""
+    return sum(int((counts > level).sum()) for counts in point.counts)

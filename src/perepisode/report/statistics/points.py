@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 from perepisode import metrics
-from perepisode.evaluation import compare
+from perepisode.evaluation import compare, verdicts
 from perepisode.evaluation import episodes as tables
 from perepisode.evaluation.compare import Interval
 from perepisode.methods import METHODS, ConstraintType
 from perepisode.report.cost_measure import NAN, CostMeasure
+from perepisode.report.statistics.analysis_plan import UNPLANNED, AnalysisPlan
 from perepisode.report.style import look, with_constraint
 
 PROTOCOLS = {"first": "first episodes of every environment", "window": "the paper's window"}
@@ -102,12 +103,26 @@ class Point:
         """The CVaR, over seeds."""
         return compare.t_interval(self.tails)
 
+    def cvar_at(self, alpha: float) -> Interval:
+        """The CVaR over seeds, at another level than the report's."""
+        return self.interval(self.measure._replace(alpha=alpha).cvar)
+
     def seed_mean(self, name: str) -> float:
         """The mean over seeds of their mean `lengths` or `utilities`."""
         return float(np.mean([getattr(seed, name).mean() for seed in self.seeds]))
 
     def interval(self, metric: compare.Metric) -> Interval:
         return compare.t_interval(self.per_seed(metric))
+
+    @property
+    def counts(self) -> list[np.ndarray]:
+        """The violations or costs of every seed's episodes."""
+        return [seed.counts for seed in self.seeds]
+
+    @cached_property
+    def tail_sample(self) -> verdicts.TailSample:
+        """The episodes as the primary test takes them."""
+        return verdicts.tail_sample(self.counts)
 
     @cached_property
     def rates(self) -> np.ndarray:
@@ -134,6 +149,8 @@ class View:
     points: tuple[Point, ...]
     measure: CostMeasure
     external: bool = False  # another library's table: how it was evaluated is unknown
+    plan: AnalysisPlan = UNPLANNED
+    cache: dict = field(default_factory=dict, repr=False, compare=False)  # of statistics/pairs.py
 
     @cached_property
     def main(self) -> tuple[Point, ...]:
@@ -155,6 +172,25 @@ class View:
             return None
         return self.unconstrained.interval(metrics.p_any).mean >= BINDING_SHARE
 
+    @cached_property
+    def return_margin(self) -> float:
+        """The largest difference of mean return that does not matter: as stated, or a share of the agents' range."""
+        if stated(self.plan.margin):
+            return self.plan.margin
+        means = [float(point.per_seed(metrics.mean).mean()) for point in self.main]
+        return verdicts.default_margin([point.mean_return for point in self.main], means)
+
+    def cost_margin(self, one: Point, other: Point) -> float:
+        """The same for mean violations or cost: as stated, or a share of the smaller of the two means."""
+        if stated(self.plan.cost_margin):
+            return self.plan.cost_margin
+        return verdicts.MARGIN_SHARE * min(float(point.per_seed(metrics.mean).mean()) for point in (one, other))
+
+    def labelled(self, label: str) -> Point | None:
+        """The main point with this label, or with this method and arm."""
+        names = ((point, (point.label, f"{point.method} {point.arm}".strip())) for point in self.main)
+        return next((point for point, known in names if label in known), None)
+
     def arm(self, method: str, arm: str) -> Point | None:
         """The main point of a method at one setting."""
         return next((point for point in self.main if (point.method, point.arm) == (method, arm)), None)
@@ -172,8 +208,14 @@ class View:
 class Episodes:
     """An episodes table sorted once by run, so that every view is cheap."""
 
-    def __init__(self, table: pd.DataFrame, limit: float = NAN, alpha: float = metrics.CVAR_ALPHA):
-        self._measured = limit, alpha, table.attrs.get("word", "violations")
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        limit: float = NAN,
+        alpha: float = metrics.CVAR_ALPHA,
+        plan: AnalysisPlan = UNPLANNED,
+    ):
+        self._measured, self._plan = (limit, alpha, table.attrs.get("word", "violations")), plan
         self.environment = str(table["environment"].iloc[0])
         self.dilemmas = tables.dilemmas(table)
         self.provenance = table.attrs.get("provenance", [])
@@ -229,7 +271,8 @@ class Episodes:
                 found.append((rows.iloc[0], kept))
         measure = CostMeasure.of((seed.counts for _, seeds in found for seed in seeds), *self._measured)
         ordered = tuple(sorted((self._point(key, seeds, measure) for key, seeds in found), key=_point_order))
-        return View(dilemma, protocol, counter, ordered, measure, self.environment == "external")
+        plan = self._plan if self._plan.is_about(dilemma) else UNPLANNED
+        return View(dilemma, protocol, counter, ordered, measure, self.environment == "external", plan)
 
     def has(self, dilemma: str, counter: str) -> bool:
         """Whether the table has counts of this detector that differ from the exact ones."""
@@ -298,6 +341,11 @@ class Episodes:
             return "" if gamma == self.main_gamma else f"γ={gamma:g}"
         same = (self._keys["method"] == method) & (self._keys["arm"] == arm)
         return "γ unknown" if self._keys["gamma"][same].notna().any() else ""
+
+
+def stated(value: float) -> bool:
+    """Whether a number is given: NaN means that it is not."""
+    return value == value
 
 
 def _reject_duplicate_seeds(keys: pd.DataFrame) -> None:

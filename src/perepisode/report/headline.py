@@ -1,0 +1,262 @@
+"""The headline: the clearest statement that the data support, and up to three numbers.
+
+It is about one agent and those that were compared with it.  It names a heavier tail only where the primary test finds
+one, and calls means equivalent only where an equivalence test shows it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from perepisode import metrics
+from perepisode.evaluation import compare, verdicts
+from perepisode.evaluation.compare import Interval
+from perepisode.evaluation.verdicts import DIFFERENT, EQUIVALENT
+from perepisode.report.cost_measure import CostMeasure
+from perepisode.report.formatting import in_words, listed, number, p_equals, percent, share_interval
+from perepisode.report.statistics import matched, pairs
+from perepisode.report.statistics.matched import RETURN, VIOLATIONS
+from perepisode.report.statistics.pairs import Compared, Pair
+from perepisode.report.statistics.points import Point, View, stated
+
+
+@dataclass(frozen=True)
+class Card:
+    """One number on the first screen; `method` gives its colour."""
+
+    label: str
+    method: str
+    value: str
+    unit: str
+    detail: str
+
+
+class Described(NamedTuple):
+    """The number by which the headline describes a tail: a CVaR, or the share of episodes over a level."""
+
+    measure: CostMeasure
+    alpha: float  # of the CVaR; NaN for a share
+    level: float = float("nan")
+
+    @property
+    def is_share(self) -> bool:
+        return stated(self.level)
+
+    def interval(self, point: Point) -> Interval:
+        if self.is_share:
+            return point.interval(partial(metrics.p_over, budget=self.level))
+        return point.cvar_at(self.alpha)
+
+    def text(self, point: Point) -> str:
+        value = self.interval(point).mean
+        return percent(value) if self.is_share else self.measure.text(value)
+
+    def value(self, point: Point) -> str:
+        """With its interval over seeds."""
+        if self.is_share:
+            return share_interval(*verdicts.share(point.counts, self.level))
+        return self.measure.plus_minus(*self.interval(point)[:2])
+
+    @property
+    def unit(self) -> str:
+        if self.is_share:
+            return f"of episodes: {self.measure.exceeds(self.level)}"
+        return f"{self.measure.per_episode}, {self.measure.worst(self.alpha)}"
+
+    def sentence(self, point: Point) -> str:
+        """ "averages 1.04 violations per episode in its worst 10 % of episodes"."""
+        if self.is_share:
+            return f"{self.measure.exceeds(self.level, verb=True)} in {self.text(point)} of its episodes"
+        return f"{self.measure.averages(self.text(point))} in its {self.measure.worst(self.alpha)}"
+
+
+class Statement(NamedTuple):
+    headline: str
+    cards: list[Card]
+
+
+def statement(view: View, chosen: Point, compared: Compared) -> Statement:
+    """The clearest statement that the data support: about one agent against others that were compared with it."""
+    if not compared.pairs:
+        return _without_pairs(view, chosen)
+    fixed = compared.chosen_by != pairs.BY_DATA
+    hub, about = (chosen, compared.pairs) if fixed and _all_have(chosen, compared.pairs) else _hub(compared.pairs)
+    how = _described(view, hub, about)
+    others = [pair.other if pair.one is hub else pair.one for pair in about]
+    headline = f"{_tails_clause(hub, others, about, how, len(view.main))} {_means_clause(view, others, about)}"
+    shown = sorted(others, key=lambda point: -how.interval(point).mean)
+    return Statement(headline.strip(), [_card(point, how, pair) for point, pair in _cards(hub, shown, about)])
+
+
+def _all_have(point: Point, compared: list[Pair]) -> bool:
+    return all(point in pair[:2] for pair in compared)
+
+
+def _hub(compared: list[Pair]) -> tuple[Point, list[Pair]]:
+    """The agent of the clearest pair that differs from the most others in the same direction, and those pairs."""
+    best = min(compared, key=pairs.clarity)
+    if not best.differ:
+        return best.heavier, [best]
+    sides = {
+        point: [pair for pair in compared if pair.differ and point is side(pair)]
+        for point, side in ((best.heavier, _heavier), (best.lighter, _lighter))
+    }
+    return max(sides.items(), key=lambda item: len(item[1]))
+
+
+def _heavier(pair: Pair) -> Point:
+    return pair.heavier
+
+
+def _lighter(pair: Pair) -> Point:
+    return pair.lighter
+
+
+def _described(view: View, hub: Point, about: list[Pair]) -> Described:
+    """P(> limit) where it shows the same as the primary test; else P(≥1) beyond the CVaR's support; else a CVaR."""
+    measure, level = view.measure, pairs.allowed(view)
+    points = list(dict.fromkeys(point for pair in about for point in pair[:2]))
+    found = [pair.oriented for pair in about if pair.differ]
+    exceeded = stated(level) and max(pairs.exceeding(point, level) for point in points) >= pairs.ENOUGH
+    if exceeded and all(pair.worse_by_share for pair in found):
+        return Described(measure, float("nan"), level)
+    shares = [point.interval(metrics.p_any).mean for point in points]
+    if max(shares) < measure.alpha and _ordered_by(found, metrics.p_any):
+        return Described(measure, float("nan"), 0.0)
+    return Described(measure, min(found, key=pairs.clarity).level.level if found else measure.alpha)
+
+
+def _ordered_by(found: list[Pair], metric: compare.Metric) -> bool:
+    return all(pair.other.interval(metric).mean > pair.one.interval(metric).mean for pair in found)
+
+
+def _tails_clause(hub: Point, others: list[Point], about: list[Pair], how: Described, agents: int) -> str:
+    """Which of the others have a heavier or a lighter tail, and for which no difference was found."""
+    if not any(stated(pair.p) for pair in about):
+        return f"{hub.label} {how.sentence(hub)}, {_amounts(others, how)} ({untested(about[0])})."
+    heavier = [other for other, pair in zip(others, about) if pair.differ and pair.heavier is other]
+    lighter = [other for other, pair in zip(others, about) if pair.differ and pair.lighter is other]
+    rest = [other for other in others if other not in heavier and other not in lighter]
+    own = f"{hub.label} {how.sentence(hub)}"
+    if not heavier and not lighter:
+        if len(others) == 1 < agents - 1:
+            return (
+                f"No difference in tails was found among {in_words(agents)} agents; the largest contrast is that "
+                f"{own} and {_amounts(others, how)}."
+            )
+        return f"No difference in tails was found: {own}, {_amounts(others, how)}."
+    kinds = [
+        f"{kind} tail than {_group(side, agents - 1)}"
+        for kind, side in (("a lighter", heavier), ("a heavier", lighter))
+        if side
+    ]
+    known = [other for other in others if other not in rest]
+    text = f"{hub.label} has {' and '.join(kinds)}: it {how.sentence(hub)}, {_amounts(known, how)}."
+    if rest:
+        count = f"{in_words(len(rest))} others" if len(rest) > 2 else listed(point.label for point in rest)
+        text += f" No difference in tails was found from {count}."
+    return text
+
+
+def _group(some: list[Point], others: int) -> str:
+    """Some of the other agents, of which there are so many."""
+    if len(some) == others > 1:
+        return "both others" if others == 2 else f"all {in_words(others)} others"
+    return listed(point.label for point in some) if len(some) <= 3 else f"{in_words(len(some))} others"
+
+
+def _amounts(points: list[Point], how: Described) -> str:
+    ordered = sorted(points, key=lambda point: how.interval(point).mean)
+    if len(ordered) > 3:
+        return f"the others from {how.text(ordered[0])} to {how.text(ordered[-1])}"
+    return listed(f"{point.label} {how.text(point)}" for point in ordered)
+
+
+def _means_clause(view: View, others: list[Point], about: list[Pair]) -> str:
+    """What is known of the means of the agents in the headline; nothing where one seed leaves them untested."""
+    names = {RETURN: "mean return", VIOLATIONS: f"mean {view.measure.name}"}
+    alike: dict[str, list[str]] = {}
+    parts = []
+    for axis, name in names.items():
+        by_verdict: dict[str, list[Point]] = {}
+        for other, pair in zip(others, about):
+            if stated(pair.on(axis).half):
+                by_verdict.setdefault(pair.on(axis).verdict, []).append(other)
+        if len(by_verdict) == 1:
+            alike.setdefault(next(iter(by_verdict)), []).append(name)
+        elif by_verdict:
+            parts.append(
+                f"{name}: {', '.join(f'{verdict} for {_group(some, 0)}' for verdict, some in by_verdict.items())}"
+            )
+    parts = [*(_same_verdict(verdict, means) for verdict, means in alike.items()), *parts]
+    text = "; ".join(parts)
+    if text and len(about) == 1:
+        text += f" ({_means_of(view, about[0])})"
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _same_verdict(verdict: str, means: list[str]) -> str:
+    """One verdict on one or two means, against every agent."""
+    both, plural = " and ".join(means), len(means) > 1 or means[0].endswith("s")
+    if verdict == EQUIVALENT:
+        return f"{both} {'are' if plural else 'is'} equivalent"
+    if verdict == DIFFERENT:
+        return f"{both} {'differ' if plural else 'differs'}"
+    return f"whether {' or '.join(means)} {'differ' if means[-1].endswith('s') else 'differs'} is undecided"
+
+
+def _means_of(view: View, pair: Pair) -> str:
+    first, second = pair.oriented.other, pair.oriented.one
+    costs = [view.measure.text(VIOLATIONS.of(point)) for point in (first, second)]
+    returns = [number(point.mean_return, 1) for point in (first, second)]
+    return f"return {returns[0]} and {returns[1]}, {view.measure.name} {costs[0]} and {costs[1]}"
+
+
+def _without_pairs(view: View, chosen: Point) -> Statement:
+    how = _describe_alone(view, chosen)
+    if len(view.main) == 1:
+        return Statement(f"{chosen.label} {how.sentence(chosen)}.", [_card(chosen, how)])
+    low, high = (pick(view.main, key=lambda point: how.interval(point).mean) for pick in (min, max))
+    every = "Any two agents differ in mean return and in mean " + view.measure.name
+    if matched.prespecified(view):
+        every = f"There is no other method to compare {chosen.label} with"
+        low = chosen
+    headline = f"{every}. {low.label} {how.sentence(low)}, {high.label} {how.text(high)}."
+    return Statement(headline, [_card(point, how) for point in dict.fromkeys((low, high))])
+
+
+def _describe_alone(view: View, chosen: Point) -> Described:
+    level = pairs.allowed(view)
+    if stated(level) and pairs.exceeding(chosen, level) >= pairs.ENOUGH:
+        return Described(view.measure, float("nan"), level)
+    if max(point.interval(metrics.p_any).mean for point in view.main) < view.measure.alpha:
+        return Described(view.measure, float("nan"), 0.0)
+    return Described(view.measure, view.measure.alpha)
+
+
+def untested(pair: Pair) -> str:
+    return "one seed per agent, so no test" if min(len(point.seeds) for point in pair[:2]) == 1 else "no test"
+
+
+def _cards(hub: Point, others: list[Point], about: list[Pair]) -> Iterator[tuple[Point, Pair | None]]:
+    """The agent of the headline and the two that are furthest from it, the heaviest tail first."""
+    by_other = {pair.other if pair.one is hub else pair.one: pair for pair in about}
+    differing = [other for other in others if by_other[other].differ] or others
+    shown = differing if len(differing) < 3 else [differing[0], differing[-1]]
+    if len(shown) < 2:
+        shown += [other for other in others if other not in shown][: 2 - len(shown)]
+    yield hub, None
+    yield from ((other, by_other[other]) for other in shown)
+
+
+def _card(point: Point, how: Described, pair: Pair | None = None) -> Card:
+    """An agent's number; `pair` is its comparison with the first card's agent."""
+    measure = point.measure
+    parts = [f"mean {measure.text(VIOLATIONS.of(point))}", f"return {number(point.mean_return, 1)}"]
+    if how.is_share:
+        parts.append(f"{measure.cvar_heading} {measure.text(point.tail.mean)}")
+    if pair is not None:
+        parts.append(f"p {p_equals(pair.p)}" if stated(pair.p) else "no test")
+    detail = " · ".join(part.replace(" ", "\u00a0") for part in parts)  # no line break within a part
+    return Card(point.label, point.method, how.value(point), how.unit, detail)
