@@ -64,6 +64,17 @@ def test_a_table_and_its_copy_are_not_joined(tmp_path):
         assert len(episodes.read([first, second])) == 4
 
 
+def test_episodes_of_evaluation_come_before_those_of_training(tmp_path):
+    """OmniSafe's tables may have both; a Test column is the policy without exploration."""
+    rows = {"algo": ["A"], "seed": [1], "Metrics/EpRet": [1.0], "Metrics/EpCost": [2.0], "Metrics/EpLen": [3]}
+    rows |= {"Metrics/TestEpRet": [4.0], "Metrics/TestEpCost": [5.0], "Metrics/TestEpLen": [6]}
+    short = {name.removeprefix("Metrics/"): values for name, values in rows.items()}
+    for name, table in (("long", rows), ("short", short)):
+        pd.DataFrame(table).to_csv(tmp_path / f"{name}.csv", index=False)
+        read = episodes.read(tmp_path / f"{name}.csv")
+        assert read[["return", "violations", "length"]].to_numpy().tolist() == [[4.0, 5.0, 6.0]]
+
+
 def test_columns_can_be_skipped(tmp_path):
     path = episodes.write(small(actions=[b"\x00", b"\x01"]), tmp_path / "a.parquet")
     assert "actions" not in episodes.read(path, without=episodes.REPLAY_COLUMNS)

@@ -100,17 +100,6 @@ def test_names_of_other_libraries_are_read(tmp_path, columns, word):
     assert (table.attrs["word"], table["dilemma"].unique().tolist()) == (word, [word])
 
 
-def test_episodes_of_evaluation_come_before_those_of_training(tmp_path):
-    """OmniSafe's tables may have both; a Test column is the policy without exploration."""
-    rows = {"algo": ["A"], "seed": [1], "Metrics/EpRet": [1.0], "Metrics/EpCost": [2.0], "Metrics/EpLen": [3]}
-    rows |= {"Metrics/TestEpRet": [4.0], "Metrics/TestEpCost": [5.0], "Metrics/TestEpLen": [6]}
-    short = {name.removeprefix("Metrics/"): values for name, values in rows.items()}
-    for name, table in (("long", rows), ("short", short)):
-        pd.DataFrame(table).to_csv(tmp_path / f"{name}.csv", index=False)
-        read = episodes.read(tmp_path / f"{name}.csv")
-        assert read[["return", "violations", "length"]].to_numpy().tolist() == [[4.0, 5.0, 6.0]]
-
-
 def test_our_own_names_come_first_and_a_monitors_first_line_is_skipped(tmp_path):
     path = tmp_path / "monitor.csv"
     about = json.dumps({"t_start": 1.0, "env_id": "SafetyPointGoal1-v0"})
