@@ -84,7 +84,8 @@ def main() -> None:
     torch.set_num_threads(1)
     np.random.seed(0)
     OUT.mkdir(parents=True, exist_ok=True)
-    print(perepisode.report([table(way, seed) for way in WAYS for seed in SEEDS], out=OUT / "report"))
+    report = perepisode.report([table(way, seed) for way in WAYS for seed in SEEDS], out=OUT / "report", quiet=True)
+    print(report.path)
 
 
 if __name__ == "__main__":

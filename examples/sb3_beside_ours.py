@@ -64,7 +64,7 @@ def main() -> None:
         best = exact.linear_price(Temptation(), 10 * weight)
         optimum = f"return {best.mean_return:.2f}, violations {best.mean_count:.2f}, P(>1) {best.p_over(1):.1%}"
         print(f"exact optimum with the penalty {10 * weight:g}: {optimum}, CVaR 10 % {best.cvar():.2f}")
-    print(perepisode.report(tables, out=OUT / "report"))
+    print(perepisode.report(tables, out=OUT / "report", quiet=True).path)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Commands as Python functions: the options are keyword arguments, and each returns the paths it wrote.
 
     runs = perepisode.train("temptation", "esr", budget=[1, 2], total_timesteps=2e5, seeds=1)
-    page = perepisode.report(perepisode.evaluate(runs), runs=runs)
+    report = perepisode.report(perepisode.evaluate(runs), runs=runs)
 
 `report` is in `perepisode.report`, which needs no JAX.  Invalid input raises a ValueError with the message of the
 command line: `perepisode.config.ConfigError`, except for tables that `report` cannot read.

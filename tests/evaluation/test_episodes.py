@@ -1,5 +1,7 @@
 """The episodes table: round trip, tables of other programs, and one clear line for every bad input."""
 
+import hashlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +18,8 @@ def test_round_trip_keeps_rows_and_provenance(tmp_path):
     path = episodes.write(small(), tmp_path / "deep" / "episodes.parquet", {"device": "cpu"})
     table = episodes.read(path)
     assert table["return"].tolist() == [3.0, 4.0]
-    assert table.attrs["provenance"] == [{"path": str(path), "episodes": 2, "device": "cpu"}]
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert table.attrs["provenance"] == [{"path": str(path), "sha256": digest, "episodes": 2, "device": "cpu"}]
     assert [file.name for file in path.parent.iterdir()] == ["episodes.parquet"]
 
 

@@ -9,6 +9,7 @@ from perepisode.evaluation import episodes
 from perepisode.report import caveats, formatting, measurement, tables
 from perepisode.report.cost_measure import CostMeasure
 from perepisode.report.drawing import figures
+from perepisode.report.statistics import pairs
 from perepisode.report.statistics.points import Episodes
 
 COUNTS, COSTS = CostMeasure(True), CostMeasure(False, 25.0, 0.05, "cost")
@@ -129,7 +130,7 @@ def test_a_seed_that_never_violates_while_its_siblings_do_is_named():
     rows = {("A", ""): unlike, ("B", ""): alike, ("C", ""): for_one, ("D", ""): by_chance}
     study = Episodes(table(rows))
     view = study.view("violations")
-    unlike_seeds = [text for text in caveats.all_of(study, [view], view, []) if "unlike" in text]
+    unlike_seeds = [text for text in caveats.all_of(study, [view], view, pairs.compared(view)) if "unlike" in text]
     assert unlike_seeds == [
         "A: seed 1 is unlike the others (mean violations 0.00 against 2.25 and 2.25), and no mean describes them all.",
         "C: seed 3 is unlike the others (mean violations 2.25 against 0.00 and 0.00), and no mean describes them all.",

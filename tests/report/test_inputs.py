@@ -78,7 +78,7 @@ def test_returns_below_zero_are_reported(tmp_path):
     table = small_table({("esr", "k=1"): -20.0, ("ser", "w=1"): -40.0, ("lagrangian", "d=1"): -10.0})
     table.to_csv(tmp_path / "a.csv", index=False)
     text = page.build(tmp_path / "a.csv", tmp_path / "out").read_text()
-    assert "Not matched in return with ESR (k=1) (−17.60): SER (w=1) −37.60, Lagrangian (d=1) −7.60" in text
+    assert "Mean return differs from that of ESR (k=1) (−17.60): SER (w=1) −37.60, Lagrangian (d=1) −7.60" in text
 
 
 def test_a_discount_that_is_not_known_sets_an_agent_apart_from_its_twin_alone(tmp_path):

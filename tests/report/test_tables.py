@@ -187,7 +187,10 @@ def test_how_far_esr_is_below_the_others_frontier(view):
 
 def test_an_esr_agent_below_the_frontier_is_reported_although_hypervolume_cannot_decrease():
     others = {key: HAND[key] for key in HAND if key[0] != "esr"}
-    for spread, verdict in ((0.05, "ESR lies below the other methods'"), (1.0, "the methods share one frontier")):
+    for spread, verdict in (
+        (0.05, "ESR lies below the other methods'"),
+        (1.0, "no ESR agent was found to lie off the other methods' frontier"),
+    ):
         low = {("esr", "k=1"): {1: (33.2 - spread, [1, 1, 1, 0]), 2: (33.2 + spread, [1, 1, 0, 1])}}  # 34.54 at 0.75
         (sentence,) = findings._mean_view(agents(others | low, length=10.0).view("violations"))
         assert sentence.startswith(f"On average: {verdict}")
@@ -209,7 +212,7 @@ def test_pairs_that_are_not_matched_are_marked(view):
     far = agents(HAND | {("ser", "w=0.1"): {1: (38.0, [0, 3, 0, 1]), 2: (38.1, [0, 2, 1, 1])}}).view("violations")
     table = tables.matched_nearest(far, far.arm("esr", "k=4"))  # 34.85, w=1 has 32.9
     assert table.shown["Agent"] == ["ESR (k=4)", "SER (w=1) *"]
-    assert "Not matched in return" in table.note
+    assert "* Its mean return differs" in table.note
     apart = stats.ttest_ind([32.8, 33.0], [34.9, 34.8], equal_var=False).confidence_interval(0.95)
     assert table.frame["returns_difference"][1] == pytest.approx((apart.low + apart.high) / 2)
     assert table.frame["returns_difference_ci"][1] == pytest.approx((apart.high - apart.low) / 2)

@@ -27,7 +27,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from pandas.util import hash_pandas_object
 
 from perepisode import legacy, safe_io, settings
 from perepisode.runs import open_atomically
@@ -333,8 +332,8 @@ def _expand(path: Path) -> list[Path]:
 def _digest(table: Path | pd.DataFrame) -> str:
     """SHA-256 of a file, or of a data frame's values."""
     if isinstance(table, pd.DataFrame):
-        hashes = hash_pandas_object(table, index=False, categorize=False).to_numpy()
-        return hashlib.sha256(hashes.tobytes()).hexdigest()
+        hashes: pd.Series = pd.util.hash_pandas_object(table, index=False, categorize=False)  # pyright: ignore
+        return hashlib.sha256(hashes.to_numpy().tobytes()).hexdigest()
     with open(table, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

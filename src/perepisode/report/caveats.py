@@ -52,7 +52,8 @@ def _tests(view: View, compared: Compared) -> Iterator[str]:
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in far)
         reached = [point for point in far if matched.interpolated(view, chosen, point.method).tail is not None]
         remedy = "; the interpolated table compares at equal return" if reached else ""
-        yield f"Mean return differs from that of {chosen.label} ({number(chosen.mean_return)}): {listed}{remedy}."
+        more = " by more than 1 %" if min(len(point.seeds) for point in (chosen, *far)) == 1 else ""
+        yield f"Mean return differs{more} from that of {chosen.label} ({number(chosen.mean_return)}): {listed}{remedy}."
 
 
 def _tails(view: View) -> Iterator[str]:
@@ -66,7 +67,7 @@ def _tails(view: View) -> Iterator[str]:
     yield text + "."
     if sentence := cvar_support([point.counts for point in view.main], view.measure.alpha).sentence:
         yield sentence
-    yield from filter(None, (_influence(point) for point in view.main))
+    yield from _influence(view)
     if len(compared) == 1 and len(view.main) == 1:
         yield "There is only one agent, so nothing here is a comparison."
     flat = [point.label for point in compared if point.tails.size > 1 and np.ptp(point.tails) == 0]
@@ -74,15 +75,16 @@ def _tails(view: View) -> Iterator[str]:
         yield f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero width is not certainty."
 
 
-def _influence(point: Point) -> str:
-    """One episode that carries a tenth or more of the agent's total."""
-    found = influence(point.counts)
-    if not found.flagged:
-        return ""
-    return (
-        f"One episode of {point.label} (seed {point.seeds[found.seed].seed}) carries {percent(found.share)} of its "
-        f"total {point.measure.name}: {point.measure.text(found.value)}."
-    )
+def _influence(view: View) -> Iterator[str]:
+    """Single episodes that carry a tenth or more of an agent's total; single violations are not worth a sentence."""
+    found = [(point, influence(point.counts)) for point in view.main]
+    flagged = [(point, one) for point, one in found if one.flagged and not (view.measure.is_count and one.value <= 1)]
+    if flagged:
+        parts = (
+            f"{point.label} {percent(one.share)} ({view.measure.text(one.value)} in seed {point.seeds[one.seed].seed})"
+            for point, one in flagged
+        )
+        yield f"One episode carries a tenth or more of an agent's total {view.measure.name}: {', '.join(parts)}."
 
 
 def _seeds(views: list[View]) -> Iterator[str]:

@@ -124,13 +124,17 @@ def _power_view(compared: Compared) -> Iterator[str]:
     plan = verdicts.tail_plan(*samples, comparisons=compared.tested, alpha=pair.one.measure.alpha)
     seeds = sorted({len(point.seeds) for point in pair[:2]})
     many = " and ".join(map(str, seeds))
-    found = f"a tail {factor(plan.ratio)} as heavy" if plan.ratio < float("inf") else "no difference of tails"
+    found = (
+        f"a tail {factor(plan.ratio)} as heavy"
+        if plan.ratio < float("inf")
+        else "no difference in tails, however large,"
+    )
     needed = f"about {plan.seeds}" if plan.seeds and plan.seeds <= MANY_SEEDS else f"more than {MANY_SEEDS}"
     power = f"{100 * verdicts.POWER:.0f} %"
     yield (
-        f"With {many} seeds per agent that vary like these, {found} is found with a probability of {power}. The largest "
-        f"contrast without a verdict, {pair.heavier.label} against {pair.lighter.label}, would need {needed} seeds per "
-        "agent."
+        f"With {many} seeds per agent that vary like these, {found} is found with a probability of {power}. The "
+        f"largest contrast without a verdict, {pair.heavier.label} against {pair.lighter.label}, would need {needed} "
+        "seeds per agent."
     )
 
 

@@ -176,12 +176,13 @@ def _amounts(points: list[Point], how: Described) -> str:
 def _means_clause(view: View, others: list[Point], about: list[Pair]) -> str:
     """What is known of the means of the agents in the headline; nothing where one seed leaves them untested."""
     names = {RETURN: "mean return", VIOLATIONS: f"mean {view.measure.name}"}
+    found = any(pair.differ for pair in about)  # then only of the agents that the headline tells apart
     alike: dict[str, list[str]] = {}
     parts = []
     for axis, name in names.items():
         by_verdict: dict[str, list[Point]] = {}
         for other, pair in zip(others, about):
-            if stated(pair.on(axis).half):
+            if stated(pair.on(axis).half) and (pair.differ or not found):
                 by_verdict.setdefault(pair.on(axis).verdict, []).append(other)
         if len(by_verdict) == 1:
             alike.setdefault(next(iter(by_verdict)), []).append(name)

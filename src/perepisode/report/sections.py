@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +48,8 @@ class Section:
 def sections(inputs: Inputs) -> list[Section]:
     """All sections with content, in reading order; the last one lists what is omitted, with reasons."""
     watch = "Replayed from their random keys and actions; every count on these pages was computed again."
-    all_sections, reference = [], reference_of(inputs.episodes.environment)
+    plan, reference = inputs.episodes.plan, reference_of(inputs.episodes.environment)
+    all_sections = [Section("plan", "Analysis plan").filled([tables.analysis_plan(plan)])] if plan.path else []
     for view in inputs.views:
         opening = reference.opening(view) if reference else ()
         all_sections.append(Section(f"bundled-{slug(view.dilemma)}", "Bundled agents").filled(opening))
@@ -169,7 +169,7 @@ def _reading(inputs: Inputs) -> Iterator[Shown]:
     yield tables.Table("definitions", "Definitions", "", shown, pd.DataFrame(shown))
     yield measurement.runs(inputs.views)
     rows = [
-        (Path(file["path"]).name, key, _plain(value))
+        (Path(file["path"]).name, key, tables.plainly(value))
         for file in inputs.episodes.provenance
         for key, value in file.items()
         if key != "path"
@@ -182,7 +182,3 @@ def _reading(inputs: Inputs) -> Iterator[Shown]:
 def _levels(alpha: float) -> str:
     """ "10, 2, 1 and 0.5 %"."""
     return f"{listed(f'{100 * alpha * share:g}' for share in verdicts.DEEPER)} %"
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,5 +1,6 @@
 """The tables of a report.  Each has the cells that the page shows (text) and a frame to export (numbers)."""
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from perepisode.report.formatting import (
     slug,
 )
 from perepisode.report.statistics import frontiers, matched, pairs
+from perepisode.report.statistics.analysis_plan import AnalysisPlan
 from perepisode.report.statistics.pairs import Pair
 from perepisode.report.statistics.points import COUNTERS, PROTOCOLS, Point, View, stated
 from perepisode.report.style import dilemma_name, look
@@ -480,6 +482,18 @@ def _joined(*parts: dict) -> dict:
             raise ValueError(f"the table of all agents would have two columns {min(taken)!r}; rename one of them")
         merged |= part
     return merged
+
+
+def analysis_plan(plan: AnalysisPlan) -> Table:
+    """The plan as its file states it."""
+    shown = {"Entry": list(plan.stated), "Value": [plainly(value) for value in plan.stated.values()]}
+    note = f"Read from {plan.name} ({plan.digest}). What it leaves open was decided by the data."
+    return Table("analysis_plan", "What was fixed beforehand", note, shown, pd.DataFrame(shown))
+
+
+def plainly(value: object) -> str:
+    """A value of a file as text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def hypervolume(view: View) -> Table | None:

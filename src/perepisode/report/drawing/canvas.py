@@ -43,6 +43,9 @@ class Drawn:
     frame: pd.DataFrame
     figure: Figure
 
+    def _repr_html_(self) -> str:
+        return f'<div style="background: #fff; max-width: 40rem">{standalone(self.svg)}</div>'
+
 
 def style():
     """The report's matplotlib style, as a context."""

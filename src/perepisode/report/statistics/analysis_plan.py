@@ -23,7 +23,7 @@ from typing import Any
 from perepisode import metrics, safe_io
 from perepisode.config import ConfigError
 
-REMEDY = "write it as docs/how-to/plan-a-comparison.md shows"
+REMEDY = "write it as docs/concepts/statistics.md shows"
 MEASURES = ("cvar", "p_over")
 NAN = math.nan
 
@@ -41,6 +41,7 @@ class AnalysisPlan:
     cost_margin: float = NAN
     dilemma: str = ""
     path: str = ""  # of the file; empty without one
+    digest: str = ""  # of the file's content
     stated: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)  # the file's entries as written
 
     @property
@@ -65,14 +66,15 @@ UNPLANNED = AnalysisPlan()
 
 def read(path: str | Path) -> AnalysisPlan:
     """A plan from its file; ConfigError says which entry is wrong."""
+    content = safe_io.read_text(path, REMEDY)
     try:
-        plain = tomllib.loads(safe_io.read_text(path, REMEDY))
+        plain = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML ({safe_io.first_line(error)}); {REMEDY}") from None
     if unknown := plain.keys() - _ENTRIES.keys():
         raise ConfigError(f"{path} has the unknown entry {min(unknown)!r}; a plan has {', '.join(_ENTRIES)}")
     entries = {name: _ENTRIES[name](plain[name], f"{path}: {name} = {plain[name]!r}") for name in plain}
-    plan = AnalysisPlan(**entries, path=str(path), stated=plain)
+    plan = AnalysisPlan(**entries, path=str(path), digest=safe_io.digest(content.encode()), stated=plain)
     if plan.focal and plan.pairs and any(plan.focal not in pair for pair in plan.pairs):
         raise ConfigError(f"{path} has a pair without the focal agent {plan.focal}; remove focal or the pair")
     if plan.measure == "p_over" and plan.cost_limit != plan.cost_limit:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perepisode import metrics
-from perepisode.evaluation import compare
+from perepisode.evaluation import compare, verdicts
 from perepisode.evaluation.compare import Interval, Welch
 from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import esr, per_episode, sweeps, with_variants
@@ -112,9 +112,11 @@ def partners(view: View, chosen: Point, axis: Axis = RETURN) -> list[Point]:
 
 
 def is_matched(axis: Axis, one: Point, other: Point) -> bool:
-    """Whether the interval of the difference of two agents' means contains zero."""
-    difference, half, _ = compare.difference(axis.per_seed(one), axis.per_seed(other))
-    return abs(difference) <= (half if half == half else NEAR * max(abs(axis.of(one)), abs(axis.of(other))))
+    """Whether two agents' means are not known to differ; with one seed, whether they are near."""
+    found = verdicts.equivalence(axis.per_seed(one), axis.per_seed(other), math.nan)
+    if found.half == found.half:
+        return not found.detectable
+    return abs(found.difference) <= NEAR * max(abs(axis.of(one)), abs(axis.of(other)))
 
 
 def unmatched(chosen: Point, rivals: list[Point]) -> list[Point]:

@@ -166,7 +166,7 @@ def _means(view: View, one: Point, other: Point) -> tuple[Equivalence, Equivalen
     """The verdicts on mean return, and on mean violations or cost."""
     return (
         verdicts.equivalence(one.returns, other.returns, view.return_margin),
-        verdicts.equivalence(*map(VIOLATIONS.per_seed, (one, other)), view.cost_margin(one, other)),
+        verdicts.equivalence(VIOLATIONS.per_seed(one), VIOLATIONS.per_seed(other), view.cost_margin(one, other)),
     )
 
 
@@ -181,8 +181,8 @@ def _tested(view: View, both: list[tuple[Point, Point]]) -> list[Pair]:
     by_share = view.plan.measure == "p_over"
     means = [_means(view, one, other) for one, other in both]
     return [
-        Pair(one, other, *two, tail, over, by_share)
-        for (one, other), two, tail, over in zip(both, means, tails, shares)
+        Pair(one, other, returns, costs, tail, over, by_share)
+        for (one, other), (returns, costs), tail, over in zip(both, means, tails, shares)
     ]
 
 

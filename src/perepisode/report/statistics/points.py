@@ -215,7 +215,7 @@ class Episodes:
         alpha: float = metrics.CVAR_ALPHA,
         plan: AnalysisPlan = UNPLANNED,
     ):
-        self._measured, self._plan = (limit, alpha, table.attrs.get("word", "violations")), plan
+        self._measured, self.plan = (limit, alpha, table.attrs.get("word", "violations")), plan
         self.environment = str(table["environment"].iloc[0])
         self.dilemmas = tables.dilemmas(table)
         self.provenance = table.attrs.get("provenance", [])
@@ -271,7 +271,7 @@ class Episodes:
                 found.append((rows.iloc[0], kept))
         measure = CostMeasure.of((seed.counts for _, seeds in found for seed in seeds), *self._measured)
         ordered = tuple(sorted((self._point(key, seeds, measure) for key, seeds in found), key=_point_order))
-        plan = self._plan if self._plan.is_about(dilemma) else UNPLANNED
+        plan = self.plan if self.plan.is_about(dilemma) else UNPLANNED
         return View(dilemma, protocol, counter, ordered, measure, self.environment == "external", plan)
 
     def has(self, dilemma: str, counter: str) -> bool:
