@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from perepisode.evaluation import episodes
+from perepisode.report.statistics.points import Episodes
 
 
 def small(**changes):
@@ -48,23 +49,27 @@ def test_four_columns_are_enough(tmp_path):
 
 def test_several_tables_and_folders_are_joined(tmp_path):
     first = episodes.write(small(), tmp_path / "a.parquet")
-    small(seed=[2, 2]).to_csv(tmp_path / "b.csv", index=False)
+    small().to_csv(tmp_path / "b.csv", index=False)
     assert len(episodes.read([first, tmp_path / "b.csv"])) == 4
     assert len(episodes.read(tmp_path)) == 4
 
 
-def test_a_table_and_its_copy_are_not_joined(tmp_path):
-    """Their episodes would count twice."""
+def test_the_episodes_of_a_table_and_its_copy_do_not_count_twice(tmp_path):
+    """Reports refuse them, in any format and as data frames; replays show each episode once."""
     first = episodes.write(small(), tmp_path / "a.parquet")
     small().to_csv(tmp_path / "b.csv", index=False)
     for again in (first, tmp_path / "b.csv"):
+        table = episodes.read([first, again])
+        assert len(table) == 4
         with pytest.raises(ValueError, match=rf"{again.name} has the same episodes as .*a\.parquet; give only one"):
-            episodes.read([first, again])
+            Episodes(table)
     with pytest.raises(ValueError, match=r"b\.csv has the same episodes as"):
-        episodes.read(tmp_path)
+        Episodes(episodes.read(tmp_path))
+    with pytest.raises(ValueError, match=r"data frame 2 has the same episodes as .*a\.parquet"):
+        Episodes(episodes.read([first, small()]))
     for other in ({"arm": "k=2"}, {"return": [1.0, 2.5]}, {"violations": [1, 1]}, {"dilemma": "other"}):
         second = episodes.write(small(**other), tmp_path / "another.parquet")
-        assert len(episodes.read([first, second])) == 4
+        assert episodes.read([first, second]).attrs["copies"] == []
 
 
 def test_episodes_of_evaluation_come_before_those_of_training(tmp_path):

@@ -112,7 +112,8 @@ def read_raw(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
     """Read, complete and validate one or more tables (parquet or CSV, or folders of them), with arms as written.
 
     `table.attrs["provenance"]` lists, for every file, its path, its digest, its renamed columns and the provenance
-    given to `write`; `table.attrs["word"]` is what the tables call it: violations or cost.
+    given to `write`; `table.attrs["word"]` is what the tables call it: violations or cost; `table.attrs["copies"]` says
+    which tables are copies of others.
     """
     given = _as_list(paths)
     files = [file for one in given for file in ([one] if isinstance(one, pd.DataFrame) else _expand(Path(one)))]
@@ -139,23 +140,23 @@ def read_raw(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
     table = tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
     table["settings"] = pd.Categorical(table["settings"])  # concatenation may undo this
     validate(table)
-    if len(tables) > 1:
-        _refuse_copies(files, tables)
     if word == "cost":  # an unnamed dilemma takes the name of its column
         table["dilemma"] = table["dilemma"].where(table["dilemma"] != _DEFAULTS["dilemma"], word)
-    table.attrs = {"provenance": provenance, "word": word}
+    table.attrs = {"provenance": provenance, "word": word, "copies": _copies([o["path"] for o in provenance], tables)}
     return table
 
 
-def _refuse_copies(files: list[Path], tables: list[pd.DataFrame]) -> None:
-    """A table that is given twice would count its episodes twice; seeds and tests would look more certain."""
-    first: dict[int, int] = {}
-    for number, table in enumerate(tables):
-        labels = (tuple(table[name].unique()) for name in ("run", "dilemma"))
-        numbers = (_floats(table, name).tobytes() for name in ("return", "violations", "length"))
-        same = first.setdefault(hash((*labels, *numbers)), number)
-        if same != number:
-            raise ValueError(f"{files[number]} has the same episodes as {files[same]}; give only one of them")
+def _copies(names: list[str], tables: list[pd.DataFrame]) -> list[str]:
+    """Which tables have the same episodes as an earlier one, in words."""
+    first: dict[int, str] = {}
+    found = []
+    for name, table in zip(names, tables):
+        labels = (tuple(table[column].unique()) for column in ("run", "dilemma"))
+        numbers = (_floats(table, column).tobytes() for column in ("return", "violations", "length"))
+        content = hash((*labels, *numbers))
+        found += [f"{name} has the same episodes as {first[content]}"] if content in first else []
+        first.setdefault(content, name)
+    return found
 
 
 def _upgrade(table: pd.DataFrame) -> pd.DataFrame:
