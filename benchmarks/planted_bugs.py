@@ -397,16 +397,16 @@ BUGS = (
     Bug(
         "pairs: without a specified comparison, all are compared",
         "report/statistics/pairs.py",
-        "itertools.combinations(view.main, 2)",
-        "((chosen, other) for other in view.main if other is not chosen)",
-        f"{T_PAIRS}::test_all_matched_pairs_are_tested_and_p_is_holms",
+        "list(itertools.combinations(view.main, 2))",
+        "[(chosen, other) for other in view.main if other is not chosen]",
+        f"{T_PAIRS}::test_pairs_that_differ_in_both_means_are_left_out_and_p_is_holms",
     ),
     Bug(
         "pairs: means within the seeds' error are matched",
         "report/statistics/matched.py",
-        "(half if half == half else NEAR",
-        "(NEAR",
-        f"{T_PAIRS}::test_returns_are_the_same_within_the_seeds_error",
+        "if found.half == found.half:",
+        "if False:",
+        f"{T_PAIRS}::test_means_differ_beyond_the_seeds_error",
     ),
     Bug(
         "least tail: ⌈α N⌉ episodes",
@@ -455,7 +455,7 @@ BUGS = (
         "report/statistics/matched.py",
         "tails - tails.slope *",
         "tails + tails.slope *",
-        "tests/report/test_tables.py",
+        "tests/report/test_tables.py::test_a_focal_agent_whose_tails_rise_with_its_returns_is_less_uncertain",
     ),
     Bug(
         "tables: episodes of evaluation come before those of training",
@@ -467,8 +467,8 @@ BUGS = (
     Bug(
         "tables: a copy does not count twice",
         "evaluation/episodes.py",
-        "        if same != number:",
-        "        if False:",
+        "if content in first else []",
+        "if False else []",
         "tests/evaluation/test_episodes.py",
     ),
     # ---- runs, packs, files
