@@ -169,7 +169,7 @@ class Train(TrainOptions):
             print("perepisode: every run diverged; try a smaller learning rate", file=sys.stderr)
             return EXIT_DIVERGED
         without = f" (without {', '.join(diverged)}: diverged)" if diverged else ""
-        print(f"next: perepisode evaluate {self.out}{without}")
+        print(f"next: {plugins.shell_prefix()}perepisode evaluate {self.out}{without}")
         return 0
 
     def runs(self) -> tuple[list[Run], dict[str, bytes]]:

@@ -9,13 +9,14 @@ The source of a plugin is part of a run's identity: a run with a changed detecto
 
 import linecache
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from importlib import import_module, metadata
-from inspect import isfunction
+from inspect import getsourcelines, isfunction, unwrap
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from perepisode.config import ConfigError, check_choice
 
 ENV_VARIABLE = "PEREPISODE_PLUGINS"
 GUIDE = "docs/tutorials/bring-your-environment.md"
+_EXPORTED = os.environ.get(ENV_VARIABLE, "")  # before options of this process add to it
 STANDARD_LIBRARY = Path(os.__file__).resolve().parent
 PLUGIN_HINT = f"; if it is a plugin, name its module: {ENV_VARIABLE}=my_module perepisode ..."
 
@@ -65,6 +67,12 @@ def resolve(option: str, given: str | type, known: Mapping[str, type]) -> str:
     others = [word for word in os.environ.get(ENV_VARIABLE, "").split(",") if word and word != target]
     os.environ[ENV_VARIABLE] = ",".join([*others, target])  # for child processes
     return name
+
+
+def shell_prefix() -> str:
+    """What a printed command needs in front: the plugins that options of this process named."""
+    listed = os.environ.get(ENV_VARIABLE, "")
+    return f"{ENV_VARIABLE}={shlex.quote(listed.replace(f'{os.getcwd()}/', ''))} " if listed != _EXPORTED else ""
 
 
 def _registered_name(cls: Any, known: Mapping[str, type]) -> str | None:
@@ -167,9 +175,24 @@ def check_sources(recorded: Mapping[str, str], current: Mapping[str, str]) -> No
 
 
 def missing_class_hint(recorded: Mapping[str, str]) -> str:
-    """The remedy for a run whose method or environment is not registered, given its recorded sources."""
-    files = ",".join(name for name in recorded if name.endswith(".py") and safe_io.is_plain_name(name))
+    """The remedy for a run whose method or environment is not registered, given its recorded sources.
+
+    Of an adopted environment, a run also records files of its library, which are not plugins.
+    """
+    names = [name for name in recorded if name.endswith(".py") and safe_io.is_plain_name(name)]
+    packaged = frozenset().union(*(_packaged_files(name) for name in recorded if name not in names))
+    own = [name for name in names if name not in packaged or Path(name).is_file()]
+    files = ",".join(own or names)
     return f"; it is a plugin, name its file: {ENV_VARIABLE}={files} perepisode ..." if files else PLUGIN_HINT
+
+
+@cache
+def _packaged_files(package: str) -> frozenset[str]:
+    """The names of the files of an installed package; none if it is not installed."""
+    try:
+        return frozenset(file.name for file in metadata.files(package) or ())
+    except (metadata.PackageNotFoundError, ValueError):
+        return frozenset()
 
 
 def _read_sources(cls: type) -> ClassSources:
@@ -178,7 +201,7 @@ def _read_sources(cls: type) -> ClassSources:
     for part in (*cls.__mro__, *getattr(cls, "source_objects", ())):
         package = part.__module__.partition(".")[0]
         if package != "perepisode" and not _in_standard_library(part.__module__):
-            _join(contents, *_source(part))
+            _join(contents, *_source(part, getattr(cls, "display_functions", ())))
             more |= _version(package)
     arguments = getattr(cls, "constructor_args", "") or (_class_contents(cls) if "<locals>" in cls.__qualname__ else "")
     if arguments and contents:  # the name of the entry is part of run ids
@@ -200,14 +223,25 @@ def _in_standard_library(module: str) -> bool:
     return STANDARD_LIBRARY in file.parents and "site-packages" not in file.parts
 
 
-def _source(part: type | Callable) -> tuple[str, bytes]:
-    """The file that defines a class or function, or the cell in a notebook."""
+def _source(part: type | Callable, omitted: tuple[Callable, ...]) -> tuple[str, bytes]:
+    """The file that defines a class or function, without the functions to omit, or the cell in a notebook."""
     file = _file(sys.modules.get(part.__module__))
     if file and file.is_file():
-        return file.name, file.read_bytes()
+        return file.name, _without(file.read_bytes(), file, omitted)
     functions = [part] if isfunction(part) else [member for member in vars(part).values() if isfunction(member)]
     cells = (f.__code__.co_filename for f in functions if not _is_library(f.__code__.co_filename))
     return part.__module__, "".join(next(filter(None, map(linecache.getlines, cells)), [])).encode()
+
+
+def _without(content: bytes, file: Path, functions: tuple[Callable, ...]) -> bytes:
+    """The file without the lines of these functions; a lambda stays, because it shares its lines."""
+    lines = content.splitlines(keepends=True)
+    for function in map(unwrap, functions):
+        code = getattr(function, "__code__", None)
+        if code and code.co_name != "<lambda>" and Path(code.co_filename).resolve() == file:
+            block, first = getsourcelines(function)
+            lines[first - 1 : first - 1 + len(block)] = [b""] * len(block)
+    return b"".join(lines)
 
 
 def _class_contents(cls: type) -> str:

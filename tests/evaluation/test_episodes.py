@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from perepisode.evaluation import episodes
+from perepisode.report.statistics.points import Episodes
 
 
 def small(**changes):
@@ -51,6 +52,35 @@ def test_several_tables_and_folders_are_joined(tmp_path):
     small().to_csv(tmp_path / "b.csv", index=False)
     assert len(episodes.read([first, tmp_path / "b.csv"])) == 4
     assert len(episodes.read(tmp_path)) == 4
+
+
+def test_the_episodes_of_a_table_and_its_copy_do_not_count_twice(tmp_path):
+    """Reports refuse them, in any format and as data frames; replays show each episode once."""
+    first = episodes.write(small(), tmp_path / "a.parquet")
+    small().to_csv(tmp_path / "b.csv", index=False)
+    for again in (first, tmp_path / "b.csv"):
+        table = episodes.read([first, again])
+        assert len(table) == 4
+        with pytest.raises(ValueError, match=rf"{again.name} has the same episodes as .*a\.parquet; give only one"):
+            Episodes(table)
+    with pytest.raises(ValueError, match=r"b\.csv has the same episodes as"):
+        Episodes(episodes.read(tmp_path))
+    with pytest.raises(ValueError, match=r"data frame 2 has the same episodes as .*a\.parquet"):
+        Episodes(episodes.read([first, small()]))
+    for other in ({"arm": "k=2"}, {"return": [1.0, 2.5]}, {"violations": [1, 1]}, {"dilemma": "other"}):
+        second = episodes.write(small(**other), tmp_path / "another.parquet")
+        assert episodes.read([first, second]).attrs["copies"] == []
+
+
+def test_episodes_of_evaluation_come_before_those_of_training(tmp_path):
+    """OmniSafe's tables may have both; a Test column is the policy without exploration."""
+    rows = {"algo": ["A"], "seed": [1], "Metrics/EpRet": [1.0], "Metrics/EpCost": [2.0], "Metrics/EpLen": [3]}
+    rows |= {"Metrics/TestEpRet": [4.0], "Metrics/TestEpCost": [5.0], "Metrics/TestEpLen": [6]}
+    short = {name.removeprefix("Metrics/"): values for name, values in rows.items()}
+    for name, table in (("long", rows), ("short", short)):
+        pd.DataFrame(table).to_csv(tmp_path / f"{name}.csv", index=False)
+        read = episodes.read(tmp_path / f"{name}.csv")
+        assert read[["return", "violations", "length"]].to_numpy().tolist() == [[4.0, 5.0, 6.0]]
 
 
 def test_columns_can_be_skipped(tmp_path):

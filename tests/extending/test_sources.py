@@ -106,6 +106,19 @@ def test_a_run_whose_plugin_is_not_loaded_gives_the_remedy(home, monkeypatch):
     assert "1 of 1 agents are already in out/episodes.parquet" in out
 
 
+def test_sources_are_compared_in_both_directions():
+    """A run that states fewer sources than its environment has was not trained with this code."""
+    plugins.check_sources({"a.py": "1"}, {"a.py": "1"})
+    for recorded, current, name in (
+        ({}, {"a.py": "1"}, "a.py"),
+        ({"a.py": "1"}, {}, "a.py"),
+        ({"a.py": "1"}, {"a.py": "1", "the making of a": "2"}, "the making of a"),
+        ({"a.py": "1"}, {"a.py": "2"}, "a.py"),
+    ):
+        with pytest.raises(plugins.SourceChanged, match=f"{name} has changed since this run was trained"):
+            plugins.check_sources(recorded, current)
+
+
 BASE = """
 class Paid:
     def pay(self, action):

@@ -1,17 +1,22 @@
 """The Gymnasium adapter and the recorder: Gymnasium's own checker, both auto-reset modes, seeds, exact counts."""
 
+import copy
 import pickle
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 
+from perepisode import metrics
 from perepisode.environments import ENVIRONMENTS, make
 from perepisode.evaluation import episodes
+from perepisode.report.statistics.points import Episodes
 from tests.interop.oracle import Cliff, key_of, replayed_episode
 
 pytest.importorskip("gymnasium")
@@ -25,7 +30,8 @@ from perepisode.interop.recorder import record
 NUM_ENVS, STEPS, SEED = 4, 40, 17
 OPTIONS = {"horizon": 8, "offer_prob": 0.6, "max_gain": 4.0}
 ACTIONS = np.random.default_rng(0).integers(0, 3, (STEPS, NUM_ENVS))
-MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+NEXT_STEP, SAME_STEP, DISABLED = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED
+MODES = (NEXT_STEP, SAME_STEP)
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +113,49 @@ def test_the_first_episodes_of_every_environment_are_those_of_a_longer_recording
             with pytest.raises(ValueError, match=rf"an environment has {finished.min()} of 3 episodes"):
                 envs.close()
             assert not path.exists()
+            assert envs.table()["in_first"].tolist() == [n < finished.min() for n in envs.table()["episode_index"]]
         _, _, terminated, truncated, _ = envs.step(action)
         finished += terminated | truncated
     envs.close()
     whole = episodes.read(played[mode][2])
     assert (whole["episode_index"] >= 3).any()
+    assert whole["in_first"].tolist() == [n < min(whole.groupby("env_index").size()) for n in whole["episode_index"]]
     kept = whole[whole["episode_index"] < 3].reset_index(drop=True)
     pd.testing.assert_frame_equal(episodes.read(path), kept)
+
+
+def test_a_recording_of_a_fixed_number_of_steps_is_reported_without_length_bias(tmp_path):
+    """Every step costs 1, so that long episodes cost more; environment i has episodes of 2 + i steps."""
+
+    class Steady(Costly):
+        def __init__(self, steps):
+            super().__init__(1)
+            self.steps = steps
+
+        def step(self, action):
+            observation, reward, _, _, info = super().step(action)
+            return observation, reward, False, self.time == self.steps, info
+
+    lengths = [2, 3, 4, 9]
+    envs = SyncVectorEnv([lambda steps=steps: Steady(steps) for steps in lengths], autoreset_mode=SAME_STEP)
+    envs = record(envs, tmp_path / "steady.parquet", method="idle", seed=0, dilemma="x")
+    envs.reset()
+    assert not envs.complete
+    for _ in range(8):
+        envs.step(np.zeros(4, int))
+        assert not envs.complete
+    with pytest.raises(ValueError, match="0 of 1 episodes, so short episodes would be over-represented; continue"):
+        envs.close()
+    for _ in range(10):
+        envs.step(np.zeros(4, int))
+        assert envs.complete
+    envs.close()
+    table = episodes.read(tmp_path / "steady.parquet")
+    assert table["violations"].mean() == (9 * 2 + 6 * 3 + 4 * 4 + 2 * 9) / (9 + 6 + 4 + 2)
+    assert table.loc[table["in_first"], "violations"].mean() == np.mean(lengths)
+    (view,) = Episodes(table).views()
+    assert view.protocol == "first"
+    assert view.points[0].interval(metrics.mean).mean == np.mean(lengths)
 
 
 def test_the_vector_equals_gymnasiums_own_vector_of_single_environments(tmp_path):
@@ -149,8 +191,70 @@ def test_gymnasiums_own_checker_passes(options):
     env = gymnasium.make("perepisode/Temptation-v0", **OPTIONS, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=".*infinity.*")  # observations have no known bounds
         check_env(env.unwrapped)
+
+
+def test_observations_have_bounds_where_they_are_known():
+    env = Env("temptation", **OPTIONS)
+    seen = [env.reset(seed=0)[0], *(env.step(0)[0] for _ in range(OPTIONS["horizon"]))]
+    assert all(one in env.observation_space for one in seen)
+    assert (np.min(seen), np.max(seen)) == (0, 1)
+    assert (env.observation_space.low.max(), env.observation_space.high.min()) == (0, 1)
+    assert VectorEnv("temptation", 2).single_observation_space == env.observation_space
+    assert np.isinf(Env(Cliff()).observation_space.low).all()
+
+
+def test_an_episode_that_has_ended_takes_no_step():
+    env = Env("temptation", **OPTIONS)
+    env.reset(seed=0)
+    assert [env.step(0)[3] for _ in range(OPTIONS["horizon"])] == [False] * 7 + [True]
+    with pytest.raises(ValueError, match=r"step\(\) after the end of an episode: call reset\(\) first"):
+        env.step(0)
+    env.reset()
+    env.step(0)
+    fallen = Env(Cliff(width=1))
+    fallen.reset(seed=1)
+    while not fallen.step(0)[2]:
+        pass
+    with pytest.raises(ValueError, match="after the end of an episode"):
+        fallen.step(0)
+
+
+class Repaid(Cliff):
+    """Undoes a bruise with action 2, which no detector may."""
+
+    def step(self, key, state, action):
+        after, outcome = super().step(key, state, action)
+        return after, replace(outcome, violations=outcome.violations.at[0].set(jnp.where(action == 2, -1, 0)))
+
+
+def test_negative_counts_are_refused():
+    message = "cliff counted a negative number of violations of bruises"
+    for dilemma in Cliff.dilemmas:  # also if the cost is that of another dilemma
+        env, envs = Env(Repaid(), dilemma), VectorEnv(Repaid(), 3, dilemma)
+        env.reset(seed=0)
+        envs.reset(seed=0)
+        env.step(1)
+        envs.step([1, 1, 1])
+        with pytest.raises(ValueError, match=message):
+            env.step(2)
+        with pytest.raises(ValueError, match=message):
+            envs.step([1, 2, 1])
+
+
+def test_two_prices_in_one_process():
+    """Equal environments share a compiled program; another price is another environment."""
+    rewards = {}
+    for price in (1.0, 5.0, None):
+        options = {"reward": "task"} if price is None else {"reward": "penalised", "price": price}
+        env, envs = Env(Cliff(), **options), VectorEnv(Cliff(), 2, **options)
+        env.reset(seed=SEED)
+        envs.reset(seed=SEED)
+        (_, rewards[price], _, _, info), (_, both, *_) = env.step(1), envs.step([1, 1])
+        assert both[0] == rewards[price]
+    assert info["cost"] > 0
+    assert rewards[1.0] == rewards[None] - info["cost"]
+    assert rewards[5.0] == rewards[None] - 5 * info["cost"]
 
 
 def test_seeds_are_gymnasiums():
@@ -190,6 +294,8 @@ def test_a_vector_reward_has_the_task_reward_and_minus_the_cost(tmp_path):
     _, outcomes = replayed_episode(make("temptation", **OPTIONS), key_of(2), 0, actions)
     np.testing.assert_array_equal(rewards, [[one.task_reward, -one.violations[0]] for one in outcomes])
     assert rewards[0] in env.unwrapped.reward_space
+    assert env.unwrapped.reward_dim == VectorEnv("temptation", 2, reward="vector").reward_dim == 2
+    assert Env("temptation").reward_dim == VectorEnv("temptation", 2).reward_dim == 1
     (row,) = env.table().to_dict("records")
     assert row["violations"] == row["violations_temptation"] == -rewards[:, 1].sum() > 0
     assert row["return"] == pytest.approx(rewards[:, 0].sum())
@@ -221,6 +327,97 @@ print(gymnasium.make({env!r}, horizon=8).unwrapped.autoreset.env)
     assert done.stdout.splitlines() == [str(make("temptation", horizon=8))] * 2
 
 
+def test_a_seed_gives_the_same_episodes_whatever_was_played_before():
+    """Also if an episode has just ended: the first step after the reset is played, not spent on a reset."""
+    envs = VectorEnv(Cliff(), NUM_ENVS)
+
+    def play():
+        envs.reset(seed=SEED)
+        return [envs.step(action) for action in ACTIONS[:9]]
+
+    first = play()
+    assert (first[-1][2] | first[-1][3]).any()
+    for one, again in zip(first, play()):
+        jax.tree.map(np.testing.assert_array_equal, one, again)
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_a_masked_reset_equals_gymnasiums_own(mode):
+    """Gymnasium's vector of single environments: the others continue, and generators advance where they are used."""
+    ours = VectorEnv(Cliff(width=100), NUM_ENVS, autoreset_mode=mode)  # no episode ends within 10 steps
+    theirs = SyncVectorEnv([lambda: Env(Cliff(width=100))] * NUM_ENVS, autoreset_mode=mode)
+    mask = np.array([True, False, True, False])
+    for given in (
+        {"seed": SEED},
+        {"options": {"reset_mask": mask}},
+        {"seed": [5, 6, 7, 8], "options": {"reset_mask": ~mask}},
+        {"options": {"reset_mask": np.array([False, True, True, False])}},
+        {},
+    ):
+        (seen, info), (other, their_info) = (envs.reset(**copy.deepcopy(given)) for envs in (ours, theirs))
+        np.testing.assert_array_equal(seen, other)
+        assert info == their_info == {}
+        for action in ACTIONS[:2]:
+            mine, others = ours.step(action), theirs.step(action)
+            for one, same in zip(mine[:4], others[:4]):
+                np.testing.assert_array_equal(one, same)
+            np.testing.assert_array_equal(mine[4]["episode_cost"], others[4]["episode_cost"])
+
+
+def test_without_automatic_resets_the_caller_resets():
+    """DISABLED, as Gymnasium's vector of single environments: the same costs, observations and ends."""
+    ours = VectorEnv(Cliff(), NUM_ENVS, autoreset_mode=DISABLED, max_episode_steps=11)
+    theirs = SyncVectorEnv([lambda: gymnasium.wrappers.TimeLimit(Env(Cliff()), 11)] * NUM_ENVS, autoreset_mode=DISABLED)
+    assert ours.metadata["autoreset_mode"] is DISABLED
+    ours.reset(seed=SEED)
+    theirs.reset(seed=SEED)
+    resets, truncations = 0, 0
+    for action in ACTIONS:
+        mine, others = ours.step(action), theirs.step(action)
+        for one, same in zip(mine[:4], others[:4]):
+            np.testing.assert_array_equal(one, same)
+        np.testing.assert_array_equal(mine[4]["cost"], others[4]["cost"])
+        assert mine[4]["_cost"].all()
+        if (ended := mine[2] | mine[3]).any():
+            with pytest.raises(ValueError, match=rf"environment {ended.argmax()}: with autoreset_mode=DISABLED, call"):
+                ours.step(action)
+            seen, other = (envs.reset(options={"reset_mask": ended.copy()})[0] for envs in (ours, theirs))
+            np.testing.assert_array_equal(seen, other)
+            resets += ended.sum()
+            truncations += mine[3].sum()
+    assert resets > 3 * NUM_ENVS
+    assert truncations > 0
+
+
+@pytest.mark.parametrize(
+    "mask", [np.zeros(2, bool), np.ones(3, bool), np.ones(2, int), [[True, False]]], ids=["none", "3", "int", "2d"]
+)
+def test_an_invalid_mask_is_refused(mask):
+    envs = VectorEnv("temptation", 2)
+    envs.reset(seed=0)
+    with pytest.raises(ValueError, match=r"reset_mask is .*; it must be bool\[2\], true for the environments to reset"):
+        envs.reset(options={"reset_mask": mask})
+    with pytest.raises(ValueError, match=r"reset_mask before reset\(\)"):
+        VectorEnv("temptation", 2).reset(options={"reset_mask": np.array([True, False])})
+
+
+@pytest.mark.parametrize("mode", [NEXT_STEP, DISABLED])
+def test_a_recorder_drops_the_episodes_that_a_masked_reset_interrupts(mode, tmp_path):
+    """Five steps of cost 1 each; environment 1 begins again after three."""
+    envs = SyncVectorEnv([lambda: Costly(1)] * 2, autoreset_mode=mode)
+    envs = record(envs, tmp_path / "x.parquet", method="idle", seed=0)
+    envs.reset()
+    for _ in range(3):
+        envs.step([0, 0])
+    envs.reset(options={"reset_mask": np.array([False, True])})
+    for _ in range(2):
+        envs.step([0, 0])
+    envs.reset(options={"reset_mask": np.array([True, False])})
+    for _ in range(3):
+        envs.step([0, 0])
+    assert envs.table()[["env_index", "violations", "length"]].to_numpy().tolist() == [[0, 5, 5], [1, 5, 5]]
+
+
 def test_a_vector_can_truncate_episodes_early():
     envs = gymnasium.make_vec("perepisode/Temptation-v0", num_envs=2, max_episode_steps=3, **OPTIONS)
     envs.reset(seed=0)
@@ -229,14 +426,13 @@ def test_a_vector_can_truncate_episodes_early():
 
 
 def test_invalid_arguments_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="Disabled"):
-        VectorEnv("temptation", 2, autoreset_mode="Disabled")
     with pytest.raises(ValueError, match="before reset"):
         Env("temptation").step(0)
-    with pytest.raises(ValueError, match="reset_mask"):
-        VectorEnv("temptation", 2).reset(options={"reset_mask": np.array([True, False])})
-    with pytest.raises(ValueError, match="render_mode='rgb_array' is not supported"):
-        Env("temptation", render_mode="rgb_array")
+    for kind in (Env, VectorEnv):
+        with pytest.raises(ValueError, match=r"cliff has no pictures: define its draw\(state\)"):
+            kind(Cliff(), render_mode="rgb_array")
+        with pytest.raises(ValueError, match="render_mode='ansi' is not supported; use rgb_array"):
+            kind("temptation", render_mode="ansi")
     with pytest.raises(ValueError, match=r"\.parquet"):
         record(Env("temptation"), tmp_path / "episodes.csv", method="random", seed=0)
     with pytest.raises(ValueError, match="episodes_per_env=0"):

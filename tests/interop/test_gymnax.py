@@ -298,6 +298,59 @@ def test_step_env_says_how_an_episode_ended(width, ways):
     assert causes == ways
 
 
+def test_step_env_is_truncated_by_the_parameters():
+    """A shorter limit than the environment's own; a longer one changes nothing."""
+    env, params = gymnax.make("temptation", **OPTIONS)
+    for limit, expected in ((3, 3), (1000, OPTIONS["horizon"])):
+        limited = params.replace(max_steps_in_episode=limit)
+        _, state = env.reset_env(jax.random.key(0), limited)
+        for time in range(1, expected + 1):
+            _, state, _, terminated, _ = env.step_env(jax.random.key(0), state, 0, limited)
+            assert (bool(terminated), bool(env.is_truncated(state, limited))) == (False, time == expected)
+
+
+@pytest.mark.parametrize("step_api", ["5-tuple", "6-tuple"])
+def test_without_automatic_reset_the_library_resets(step_api):
+    """Episodes are those of the other adapter; the state after the end is that of the end."""
+    own, keys = Cliff(), jax.random.split(jax.random.key(3), NUM_ENVS)
+    actions = np.random.default_rng(0).integers(0, 3, (STEPS, NUM_ENVS))
+    env, params = gymnax.make(own, step_api=step_api, auto_reset=False)
+    causes = []
+    for env_index in range(NUM_ENVS):
+        first, state = env.reset(keys[env_index], params)
+        for action in actions[:, env_index]:
+            seen, state, reward, *ends, info = env.step(keys[0], state, action, params)
+            if any(map(bool, ends)):
+                break
+        shown, outcomes = replayed_episode(own, keys[env_index], 0, actions[: int(state.time), env_index])
+        np.testing.assert_array_equal(first, shown[0])
+        np.testing.assert_array_equal(seen, shown[-1])
+        np.testing.assert_array_equal(seen, env.get_obs(state))
+        assert info["episode_cost"] == sum(one.violations[0] for one in outcomes)
+        assert (reward, bool(outcomes[-1].ended)) == (outcomes[-1].task_reward, True)
+        causes.append(EndCause(int(outcomes[-1].end_cause)))
+        assert bool(info["truncated"]) == (causes[-1] is EndCause.TIMEOUT)
+    assert len(set(causes)) > 1
+    assert env != gymnax.make(own, step_api=step_api)[0]
+    assert env == gymnax.make(own, step_api=step_api, auto_reset=False)[0]
+
+
+def test_without_automatic_reset_no_spare_is_generated():
+    env, params = gymnax.make(Counted(), auto_reset=False)
+    keys = jax.random.split(jax.random.key(7), 32)
+    _, state = jax.vmap(env.reset)(keys)
+    jax.effects_barrier()
+    Counted.resets = 0
+    step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
+    ended = jnp.zeros(32, bool)
+    for _ in range(12):
+        _, state, _, terminated, truncated, _ = step(keys, state, jnp.ones(32, int), params)
+        ended |= terminated | truncated
+    assert ended.all()
+    jax.effects_barrier()
+    assert Counted.resets == 0
+
+
 class PlainNumbers(Cliff):
     """Returns Python numbers and never ends."""
 

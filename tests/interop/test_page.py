@@ -11,7 +11,8 @@ from perepisode import cli
 from perepisode.environments.temptation import Temptation, exact
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "other-libraries.md"
-RUN = ("gymnax", "rejax", "Gymnasium", "Safety-Gymnasium's step", "Stable-Baselines3", "The recorder")
+JAX_LOOPS = "The recorder for JAX loops"
+RUN = ("gymnax", "rejax", "Gymnasium", "Safety-Gymnasium's step", "Stable-Baselines3", "The recorder", JAX_LOOPS)
 
 
 def section(heading: str) -> str:
@@ -71,3 +72,25 @@ def test_the_tables_of_the_recorder_are_reported(tmp_path, monkeypatch):
         cli.main(words)
     assert done.value.code == 0
     assert "random" in (tmp_path / "report" / "index.html").read_text()
+
+
+def test_the_recorder_for_jax_loops_as_shown_in_and_after_the_scan(tmp_path, monkeypatch):
+    pytest.importorskip("gymnax")
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", section(JAX_LOOPS), re.DOTALL)
+    exec(code, {})
+    after = pd.read_parquet("random.parquet")
+    assert after["env_index"].value_counts().eq(5).all()  # 200 steps are five whole episodes of forty
+    assert (len(after), set(after["length"]), after["in_first"].all()) == (64 * 5, {40}, True)
+    assert set(after["dilemma"]) == {"temptation"}
+    (recorder,) = re.findall(r"^recorder = .*\n", code, re.MULTILINE)
+    inside = code.replace(
+        "return state, info  # or here: recorder.add(info)", "recorder.add(info)\n    return state, None"
+    )
+    exec(
+        inside.replace(recorder, "")
+        .replace("def step", f"{recorder}\n\ndef step")
+        .replace(".add(info).write", ".write"),
+        {},
+    )
+    pd.testing.assert_frame_equal(pd.read_parquet("random.parquet"), after)

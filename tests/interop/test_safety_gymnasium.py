@@ -64,6 +64,15 @@ def test_a_vector_returns_one_cost_per_environment(mode, tmp_path):
     assert sorted(ended) == sorted(recorded.table()["violations"])
 
 
+@pytest.mark.parametrize("make", [lambda: Env(Cliff()), lambda: VectorEnv(Cliff(), 2)], ids=["one", "vector"])
+def test_a_step_of_six_values_is_not_wrapped_again(make, tmp_path):
+    """Five values are unpacked there: it would fail in the first step."""
+    with pytest.raises(ValueError, match=r"with_cost\(\) was already applied; apply it once, as the outermost"):
+        with_cost(with_cost(make()))
+    with pytest.raises(ValueError, match=r"apply with_cost outside: with_cost\(record\(env, ...\)\)"):
+        record(with_cost(make()), tmp_path / "x.parquet", method="random", seed=0)
+
+
 def test_an_environment_without_costs_is_refused():
     with pytest.raises(ValueError, match="not an environment of perepisode"):
         with_cost(gymnasium.make("CartPole-v1"))

@@ -100,6 +100,17 @@ def test_interpolation_is_as_uncertain_as_returns_make_it(costs):
     assert read.tail.against_focal == pytest.approx(compare.welch_from_summary(read.tail.cvar, own))
 
 
+def test_a_focal_agent_whose_tails_rise_with_its_returns_is_less_uncertain():
+    """Its seeds differ along the rival's frontier: CVaR - slope × return varies less than CVaR."""
+    rows = HALVES | {("esr", "k=1"): {1: (34.0, [0.5, 0, 0, 0]), 2: (34.3, [0.7, 0, 0, 0])}}
+    view = agents(rows).view("violations")
+    read, steep = matched.interpolated(view, view.arm("esr", "k=1"), "ser"), (1.25 - 0.25) / (35.2 - 32.9)
+    residuals = np.array([0.5 - steep * 34.0, 0.7 - steep * 34.3])
+    own = compare.Interval(0.6, compare.t_interval(residuals).half, 2)
+    assert own.half < compare.t_interval([0.5, 0.7]).half
+    assert read.tail.against_focal == pytest.approx(compare.welch_from_summary(read.tail.cvar, own))
+
+
 def test_ends_that_lie_within_each_others_error_give_no_interval():
     rows = HALVES | {("ser", "w=1"): {1: (30.0, [0, 0, 0, 0.5]), 2: (35.0, [0, 0, 0, 0])}}  # 32.5 ± 32 against 35.2
     view = agents(rows).view("violations")

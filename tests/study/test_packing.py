@@ -88,6 +88,15 @@ def test_a_pack_that_does_not_fit_is_refused_with_the_largest_that_does():
         packing.size_for(run, replace(H200, memory=packing.GIB // 8), GUESS)
 
 
+def test_the_fastest_size_of_a_benchmark_is_limited_to_what_fits():
+    """The benchmark may come from a device with more memory."""
+    run = matrix.paper()[0]
+    measured = packing.BenchResult(1e6, 139 * packing.GIB / 10, runs=16)
+    assert packing.largest(run, H200, measured) == 8
+    assert packing.size_for(run, H200, measured) == 8
+    assert packing.size_for(run, H200, replace(measured, runs=4)) == 4
+
+
 def test_measured_memory_is_preferred_to_the_estimate():
     run = matrix.paper()[0]
     assert packing.largest(run, H200, packing.BenchResult(1e6, 139 * packing.GIB / 10)) == 8

@@ -15,7 +15,7 @@ import pytest
 import tiny
 
 from perepisode.config import ConfigError
-from perepisode.study import local, matrix, overview, plan, slurm, state
+from perepisode.study import local, matrix, overview, plan, run_task, slurm, state
 from perepisode.study.task_folder import TaskFolder
 
 CLUSTER = slurm.SlurmResources(
@@ -76,6 +76,24 @@ def test_a_task_without_progress_gives_up(tmp_path, monkeypatch):
     assert slurm.requeue_this_job(task, tmp_path) is None
     assert "more time" in slurm.requeue_this_job(task, tmp_path)
     assert calls == [["scontrol", "requeue", "7_0"]] * 2
+
+
+@pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR1, 1), (signal.SIGTERM, 0)])
+def test_a_task_requeues_its_job_after_slurms_warning_alone(tmp_path, monkeypatch, number, requeued):
+    """SLURM sends SIGUSR1 before a time limit; SIGTERM comes from a supervisor, which starts the task again itself."""
+    task = plan.save(tiny.study(), tmp_path).tasks[0]
+    calls = []
+
+    def interrupted(study, task, out):
+        signal.raise_signal(number)
+
+    monkeypatch.setitem(run_task.KINDS, task.kind, interrupted)
+    answer = subprocess.CompletedProcess([], 0, "", "")
+    monkeypatch.setattr(slurm.subprocess, "run", lambda command, **_: calls.append(command) or answer)
+    for name, value in {"JOB_ID": "9", "ARRAY_JOB_ID": "7", "ARRAY_TASK_ID": "0"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert run_task.main(tmp_path, task.name, log=lambda line: None) == run_task.RESUME
+    assert calls == [["scontrol", "requeue", "7_0"]] * requeued
 
 
 # ---- a real SLURM -------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from jax.experimental.pallas import mosaic_gpu
@@ -24,6 +25,25 @@ def test_blocks_that_synchronise_are_resident_at_once(runs):
     assert plan.runs * blocks_of_a_run <= 132
     assert plan.runs == min(runs, 16)
     assert plan.units * 3 * 512 * 2 + plan.slots * 64 * 64 * 2 <= 227 * 1024
+
+
+@pytest.mark.parametrize(
+    ("platform", "capability", "supported", "expected"),
+    [
+        ("gpu", "9.0", True, 132),  # H100, H200
+        ("gpu", "8.0", True, 0),  # A100
+        ("gpu", "10.0", True, 0),  # B200
+        ("gpu", "9.0", False, 0),  # JAX before 0.11
+        ("cpu", "", True, 0),
+    ],
+)
+def test_the_kernel_is_used_on_hopper_alone(monkeypatch, platform, capability, supported, expected):
+    device = SimpleNamespace(
+        platform=platform, core_count=132, **{"compute_capability": capability} if capability else {}
+    )
+    monkeypatch.setattr(hopper.jax, "local_devices", lambda: [device])
+    monkeypatch.setattr(hopper, "gpu", SimpleNamespace(InterpretGPUParams=None) if supported else SimpleNamespace())
+    assert hopper.multiprocessors.__wrapped__() == expected
 
 
 @pytest.mark.parametrize("shape", [(1, 96, 512), (1, 128, 192), (1, 128, 2048)])

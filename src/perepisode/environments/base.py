@@ -15,6 +15,7 @@ Its fields are its options.  Everything else has a default (docs/tutorials/bring
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -123,6 +124,8 @@ class Environment:
     version: ClassVar[int] = 1  # increment it when counts change; part of a run's id from 2 on
     violation_names: ClassVar[Mapping[str, str]] = {}  # short description of each dilemma's violations
     source_objects: ClassVar[tuple[Any, ...]] = ()  # further classes and functions whose source files a run records
+    display_functions: ClassVar[tuple[Any, ...]] = ()  # functions that no count depends on: not part of this source
+    observation_bounds: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # of the features of `vector`, if known
     constructor_args: ClassVar[str] = ""  # description of a factory's arguments, recorded by a run
     reference: ClassVar[str] = ""  # package that compares results with published ones (paper_comparison)
 

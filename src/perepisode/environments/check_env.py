@@ -34,6 +34,8 @@ def check(env: Environment) -> Environment:
         raise ConfigError(f"{env.name}: observe must return one vector, not {types}; or define encode")
     possible = _traced(env, "violation_possible", env.violation_possible, state)
     _check_array(env, "violation_possible", possible, bool, (len(env.dilemmas),), "true or false for each dilemma")
+    if env.draw is not None:
+        _check_picture(env, _traced(env, "draw", env.draw, state))
     return env
 
 
@@ -96,6 +98,14 @@ def _check_array(env: Environment, name: str, value: Any, dtype: Any, shape: tup
         types = ", ".join(map(array_type, leaves)) or "nothing"
         size = f", shape ({','.join(map(str, shape))})" if shape else ""
         raise ConfigError(f"{env.name}: {name} is {types}; it must be {wanted}{size}")
+
+
+def _check_picture(env: Environment, picture: Any) -> None:
+    leaves = jax.tree.leaves(picture)
+    fits = len(leaves) == 1 and leaves[0] is picture and picture.dtype == jnp.uint8
+    if not fits or len(picture.shape) != 3 or picture.shape[-1] != 3:
+        types = ", ".join(map(array_type, leaves)) or "nothing"
+        raise ConfigError(f"{env.name}: draw returns {types}; it must return a picture, uint8[height,width,3]")
 
 
 def array_type(leaf: Any) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from inspect import isfunction
+from inspect import isfunction, signature
 from typing import Any, ClassVar
 
 from perepisode import plugins
@@ -25,7 +25,7 @@ from perepisode.environments.base import UNLIMITED_STEPS, EndCause, Environment,
 from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree
 
-Detector = Callable[[Any, Any, Any, dict], Any]  # (before, action, after, info) -> violations of the step
+Detector = Callable[..., Any]  # (before, action, after, info) -> violations of the step; may also take `reward`
 
 
 @pytree
@@ -54,7 +54,8 @@ class GymnaxAdapter(Environment):
 
     def step(self, key, state, action):
         after, reward, cause, info = self._stepped(key, state, action)
-        counts = [count(state.env_state, action, after.env_state, info) for count in self.detectors]
+        given = state.env_state, action, after.env_state, info
+        counts = [count(*given, **({"reward": reward} if _takes_reward(count) else {})) for count in self.detectors]
         violations = jnp.stack([self._checked(dilemma, count) for dilemma, count in zip(self.dilemmas, counts)])
         return after, Outcome(jnp.asarray(reward, jnp.float32), violations, violations, {}, cause)
 
@@ -106,13 +107,16 @@ def from_gymnax(
     detectors: Detector | Mapping[str, Detector],
     name: str | None = None,
     max_episode_steps: int | None = None,
+    draw: Callable[[Any], Any] | None = None,
     **declared: Any,
 ) -> type[Environment]:
     """Register `env` with these parameters as an environment and return its class.
 
-    `detectors` count the violations of one step from the states before and after it; a mapping declares one dilemma per
-    entry.  `max_episode_steps` defaults to `params.max_steps_in_episode`.  Any other class attribute of `Environment`
-    can be given too, such as `ppo`, `total_timesteps` and `eval_config`.
+    `detectors` count the violations of one step from the states before and after it, and from the reward if they have
+    a parameter of this name; a mapping declares one dilemma per entry.  `max_episode_steps` defaults to
+    `params.max_steps_in_episode`.  `draw(state)` is the picture of a state of `env`, uint8[height, width, 3]; runs stay
+    valid when its function changes.  Any other class attribute of `Environment` can be given too, such as `ppo`,
+    `total_timesteps` and `eval_config`.
     """
     if isinstance(env, tuple):
         raise ConfigError(
@@ -139,6 +143,8 @@ def from_gymnax(
         "wrapped": env,
         "params": params,
         "max_episode_steps": max_episode_steps,
+        "draw": _drawn_by(draw),
+        "display_functions": (draw,) if draw else (),
         "source_objects": (type(env), *filter(isfunction, detectors.values())),
         "constructor_args": plugins.stable_repr((dict(_held(env)), params, max_episode_steps, dict(detectors))),
     }
@@ -152,6 +158,18 @@ def _refuse_wrapper(env: Any) -> None:
             f"{type(env).__name__} is a wrapper, and its step resets automatically; pass the wrapped environment, "
             "or write a subclass of it whose step_env does what the wrapper does"
         )
+
+
+def _takes_reward(detector: Detector) -> bool:
+    try:
+        return "reward" in signature(detector).parameters
+    except ValueError:  # a callable without a signature
+        return False
+
+
+def _drawn_by(draw: Callable[[Any], Any] | None) -> Callable | None:
+    """The method `draw` of an environment whose states hold the wrapped environment's."""
+    return (lambda self, state: draw(state.env_state)) if draw else None
 
 
 def _by_dilemma(detectors: Any) -> dict[str, Detector]:

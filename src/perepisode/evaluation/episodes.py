@@ -112,7 +112,8 @@ def read_raw(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
     """Read, complete and validate one or more tables (parquet or CSV, or folders of them), with arms as written.
 
     `table.attrs["provenance"]` lists, for every file, its path, its digest, its renamed columns and the provenance
-    given to `write`; `table.attrs["word"]` is what the tables call it: violations or cost.
+    given to `write`; `table.attrs["word"]` is what the tables call it: violations or cost; `table.attrs["copies"]` says
+    which tables are copies of others.
     """
     given = _as_list(paths)
     files = [file for one in given for file in ([one] if isinstance(one, pd.DataFrame) else _expand(Path(one)))]
@@ -142,8 +143,21 @@ def read_raw(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
     validate(table)
     if word == "cost":  # an unnamed dilemma takes the name of its column
         table["dilemma"] = table["dilemma"].where(table["dilemma"] != _DEFAULTS["dilemma"], word)
-    table.attrs = {"provenance": provenance, "word": word}
+    table.attrs = {"provenance": provenance, "word": word, "copies": _copies([o["path"] for o in provenance], tables)}
     return table
+
+
+def _copies(names: list[str], tables: list[pd.DataFrame]) -> list[str]:
+    """Which tables have the same episodes as an earlier one, in words."""
+    first: dict[int, str] = {}
+    found = []
+    for name, table in zip(names, tables):
+        labels = (tuple(table[column].unique()) for column in ("run", "dilemma"))
+        numbers = (_floats(table, column).tobytes() for column in ("return", "violations", "length"))
+        content = hash((*labels, *numbers))
+        found += [f"{name} has the same episodes as {first[content]}"] if content in first else []
+        first.setdefault(content, name)
+    return found
 
 
 def _upgrade(table: pd.DataFrame) -> pd.DataFrame:

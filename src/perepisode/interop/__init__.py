@@ -17,3 +17,7 @@ def import_optional(name: str, adapter: str, extra: str = "") -> ModuleType:
         missing = (error.name or name).partition(".")[0]
         message = missing_message(f"perepisode.interop.{adapter}", [missing], extra or adapter)
         raise ModuleNotFoundError(message, name=missing) from None
+
+
+class SixValues:
+    """Marks a wrapper whose step returns six values, as in Safety-Gymnasium."""

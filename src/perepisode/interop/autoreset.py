@@ -101,6 +101,11 @@ class AutoResetEnv:
     def features(self) -> int:
         return self.env.footprint().features
 
+    @property
+    def reward_dim(self) -> int:
+        """Number of rewards, as MO-Gymnasium calls it."""
+        return 2 if self.reward == "vector" else 1
+
     def reset(self, key: Key) -> tuple[jax.Array, EnvState]:
         """Begin the first episode of this key."""
         key_data = _key_data(key)
@@ -119,6 +124,16 @@ class AutoResetEnv:
         """Begin the next episode if `where`; returns the state and the first observation, otherwise its arguments."""
         batch = jax.tree.map(lambda leaf: leaf[None], (where, state, observation))
         return jax.tree.map(lambda leaf: leaf[0], _make_reset_where(self.env)(*batch))
+
+    def reset_again(self, state: EnvState, key_data: jax.Array, where: jax.Array) -> tuple[EnvState, jax.Array]:
+        """Begin the first episode of another key if `where`, in the middle of an episode or after it."""
+        begin = replace(
+            state,
+            key=jnp.where(where, key_data, state.key),
+            episode_id=jnp.where(where, -1, state.episode_id),  # the next one is the first
+            ready=state.ready & ~where,
+        )
+        return self.reset_where(where, begin, self.observe(state.env_state))
 
     def step_env(
         self, state: EnvState, action: jax.Array, max_episode_steps: jax.Array | int

@@ -5,8 +5,8 @@
     step = jax.vmap(env.step, in_axes=(0, 0, 0, None))
     observation, state, reward, terminated, truncated, info = step(keys, state, actions, params)
 
-`step` resets automatically.  All randomness comes from the key of `reset`, so that every episode can be replayed from
-it; the key of `step` is ignored.
+`step` resets automatically, unless `make` is given `auto_reset=False`.  All randomness comes from the key of `reset`,
+so that every episode can be replayed from it; the key of `step` is ignored.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def make(
     reward: str = "task",
     price: float | None = None,
     step_api: str = "6-tuple",
+    auto_reset: bool = True,
     **options: Any,
 ) -> tuple[GymnaxEnv, Any]:
     """An environment as a gymnax environment, and its parameters; `options` are the environment's settings.
@@ -41,25 +42,25 @@ def make(
     `reward` is "task", "penalised" (the task reward minus `price` per violation) or "vector" (the task reward and the
     negative number of violations).  `step_api="5-tuple"` is for libraries that unpack five values: it merges terminated
     and truncated into one `done`, and omits the final observation from `info`, because their scripts store or average
-    everything in it.
+    everything in it.  `auto_reset=False` is for libraries that call `reset` themselves when an episode has ended.
     """
-    adapter = GymnaxEnv(AutoResetEnv.of(env, dilemma, reward, price, options), step_api)
+    adapter = GymnaxEnv(AutoResetEnv.of(env, dilemma, reward, price, options), step_api, auto_reset)
     return adapter, adapter.default_params
 
 
 class GymnaxEnv(_environment.Environment):
     """Equal environments have equal hashes, so that copies share compiled programs."""
 
-    def __init__(self, autoreset: AutoResetEnv, step_api: str = "6-tuple"):
+    def __init__(self, autoreset: AutoResetEnv, step_api: str = "6-tuple", auto_reset: bool = True):
         if step_api not in ("5-tuple", "6-tuple"):
             raise ConfigError(f"step_api={step_api!r}: choose 6-tuple, or 5-tuple with terminated and truncated merged")
-        self.autoreset, self.step_api = autoreset, step_api
+        self.autoreset, self.step_api, self.auto_reset = autoreset, step_api, auto_reset
 
     def __eq__(self, other):
-        return type(other) is type(self) and (other.autoreset, other.step_api) == (self.autoreset, self.step_api)
+        return type(other) is type(self) and vars(other) == vars(self)
 
     def __hash__(self):
-        return hash((self.autoreset, self.step_api))
+        return hash((self.autoreset, self.step_api, self.auto_reset))
 
     @property
     def name(self) -> str:
@@ -77,7 +78,8 @@ class GymnaxEnv(_environment.Environment):
     def step(self, key: Key, state: EnvState, action: jax.Array, params: Any = None) -> tuple:
         """Observation, state, reward, terminated, truncated, info; a 5-tuple has one `done` instead of two flags."""
         params = self.default_params if params is None else params
-        state, timestep = self.autoreset.step(state, action, params.max_steps_in_episode)
+        step = self.autoreset.step if self.auto_reset else self.autoreset.step_env
+        state, timestep = step(state, action, params.max_steps_in_episode)
         info = self.autoreset.info(timestep) | {"terminated": timestep.terminated, "truncated": timestep.truncated}
         if self.step_api == "5-tuple":
             return timestep.observation, state, timestep.reward, timestep.ended, info
@@ -109,4 +111,4 @@ class GymnaxEnv(_environment.Environment):
         return _spaces.Discrete(self.num_actions)
 
     def observation_space(self, params: Any = None):
-        return _spaces.Box(-jnp.inf, jnp.inf, (self.autoreset.features,), jnp.float32)
+        return _spaces.Box(*self.autoreset.env.observation_bounds, (self.autoreset.features,), jnp.float32)

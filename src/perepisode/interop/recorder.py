@@ -9,7 +9,6 @@ Use one file per agent and seed; `perepisode report *.parquet` joins them.
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,12 @@ import numpy as np
 import pandas as pd
 
 from perepisode.config import ConfigError
-from perepisode.evaluation import episodes
-from perepisode.interop import import_optional
+from perepisode.interop import SixValues, import_optional
+from perepisode.interop.recording import Recording, check_cost, known_columns, missing_cost
 
 gymnasium = import_optional("gymnasium", "recorder", "gymnasium")
+from perepisode.wrappers.gymnasium import layers  # noqa: E402  after the check that names the extra
+
 NEXT_STEP, SAME_STEP = gymnasium.vector.AutoresetMode.NEXT_STEP, gymnasium.vector.AutoresetMode.SAME_STEP
 
 
@@ -31,71 +32,49 @@ def record(
 
     The return sums `info["task_reward"]` if it exists, as in perepisode's environments, otherwise the reward.
 
-    `episodes_per_env`, as in `evaluate`, records only the first episodes of every environment.  `env.complete` tells
-    when all are recorded; writing the table earlier raises ConfigError, as short episodes would be over-represented.
+    In a fixed number of steps, short episodes are over-represented.  Reports therefore use the first episodes of every
+    environment: as many as each of them finished (`in_first`).  `episodes_per_env` fixes their number in advance, as in
+    `evaluate`, and records no others.  `env.complete` tells when all of these are recorded, at least one of each
+    environment; closing the environment earlier raises ConfigError.
+
     An existing table of the same agent is replaced, one of another agent is not.
     """
     if "first" in columns:
         raise ConfigError("first is now called episodes_per_env; rename it")
-    columns = {"method": method, "seed": seed, **_known_columns(env), **columns}
+    if any(isinstance(layer, SixValues) for layer in layers(env)):
+        raise ConfigError("record() needs a step of five values; apply with_cost outside: with_cost(record(env, ...))")
+    known = known_columns(getattr(env.unwrapped, "autoreset", None))
+    columns = {"method": method, "seed": seed, **known, **columns}
     vector = isinstance(env, gymnasium.vector.VectorEnv)
     recording = _Recording(env.num_envs if vector else 1, Path(path), columns, episodes_per_env)
     return (_VectorRecorder if vector else _Recorder)(env, recording)
 
 
-class _Recording:
+class _Recording(Recording):
     """The sums of the running episode of each environment, and a row for each finished one."""
 
-    def __init__(self, envs: int, path: Path, columns: dict[str, Any], episodes_per_env: int | None):
-        if path.suffix != ".parquet":
-            raise ConfigError(f"{path}: an episodes table is a parquet file; use the suffix .parquet")
-        if episodes_per_env is not None and episodes_per_env < 1:
-            raise ConfigError(f"episodes_per_env={episodes_per_env}; use at least 1")
-        if path.exists():
-            _check_same_agent(path, columns)
-        self.path, self.columns, self.episodes_per_env = path, columns, episodes_per_env
-        self.sums: list[dict[str, float]] = [{} for _ in range(envs)]
-        self.finished = [0] * envs  # episodes
-        self.ended = [False] * envs  # until the next episode begins
-        self.rows: list[dict[str, Any]] = []
+    def __init__(self, num_envs: int, path: Path, columns: dict[str, Any], episodes_per_env: int | None):
+        super().__init__(num_envs, path, columns, episodes_per_env)
+        self.sums: list[dict[str, float]] = [{} for _ in range(num_envs)]
+        self.ended = [False] * num_envs  # until the next episode begins
 
     def begin(self, env_index: int) -> None:
         self.sums[env_index], self.ended[env_index] = {}, False
 
     def add(self, env_index: int, reward: Any, info: dict[str, Any], ended: bool) -> None:
         if "cost" not in info:
-            found = ", ".join(map(str, info)) or "nothing"
-            raise ConfigError(f"info has no 'cost', only {found}; the recorder needs the cost of every step")
+            raise missing_cost(info)
         if self.ended[env_index]:
             raise ConfigError("step() after the end of an episode; call reset() first")
-        step = {"return": _number("reward", info.get("task_reward", reward)), "violations": _cost(info), "length": 1}
+        cost = check_cost(_number("cost", info["cost"]))
+        step = {"return": _number("reward", info.get("task_reward", reward)), "violations": cost, "length": 1}
         step |= {name: _number(name, info[name]) for name in info if str(name).startswith("violations_")}
         sums = self.sums[env_index]
         for name, value in step.items():
             sums[name] = sums.get(name, 0) + value
         if ended:
-            episode = {"env_index": env_index, "episode_index": self.finished[env_index]}
-            if self.episodes_per_env is None or self.finished[env_index] < self.episodes_per_env:
-                self.rows.append({**self.columns, **episode, **sums})
-            self.finished[env_index] += 1
+            self.finish(env_index, sums)
             self.sums[env_index], self.ended[env_index] = {}, True
-
-    @property
-    def complete(self) -> bool:
-        """Whether every environment has finished `episodes_per_env` episodes."""
-        return min(self.finished) >= (self.episodes_per_env or 0)
-
-    def table(self) -> pd.DataFrame:
-        return pd.DataFrame(self.rows)
-
-    def write(self) -> None:
-        if not self.complete:
-            finished = f"{min(self.finished)} of {self.episodes_per_env} episodes"
-            raise ConfigError(f"{self.path} is not written: an environment has {finished}; continue until `complete`")
-        if self.rows:
-            episodes.write(self.table(), self.path)
-        else:
-            warnings.warn(f"{self.path} is not written: no episode has finished", stacklevel=3)
 
 
 class _Recorder(gymnasium.Wrapper):
@@ -160,38 +139,12 @@ class _VectorRecorder(gymnasium.vector.VectorWrapper):
         self._recording.write()
 
 
-def _check_same_agent(path: Path, columns: dict[str, Any]) -> None:
-    """Refuse another agent's file at the start: seeds recorded into one file would replace each other."""
-    existing = episodes.read_raw(path, without=episodes.REPLAY_COLUMNS)
-    new = episodes.complete(pd.DataFrame([columns])).iloc[0]
-    for name in dict.fromkeys([*columns, "method", "arm", "dilemma", "environment", "detector", "gamma"]):
-        own = str(new.get(name, ""))
-        values = existing[name].unique() if name in existing.columns else [""]
-        if others := sorted(set(map(str, values)) - {own}):
-            raise ConfigError(
-                f"{path} has episodes with {name}={others[0]!r}, not {own!r}; give every agent its own file"
-            )
-
-
 def info_of(infos: dict[str, Any], env_index: int) -> dict[str, Any]:
     """One environment's info; `final_info` has that of an episode's last step if the next began in the same step."""
     if "final_info" in infos and infos["_final_info"][env_index]:
         infos = infos["final_info"]
     names = [name for name in infos if not name.startswith("_") and np.ndim(infos[name]) > 0]
     return {name: infos[name][env_index] for name in names if f"_{name}" not in infos or infos[f"_{name}"][env_index]}
-
-
-def _known_columns(env: Any) -> dict[str, str]:
-    """Columns that perepisode's own environments determine."""
-    autoreset = getattr(env.unwrapped, "autoreset", None)
-    return {"environment": autoreset.env.name, "dilemma": autoreset.dilemma} if autoreset else {}
-
-
-def _cost(info: dict[str, Any]) -> float:
-    cost = _number("cost", info["cost"])
-    if not 0 <= cost < float("inf"):
-        raise ConfigError(f"info['cost'] is {cost}; a cost must be a finite number of at least 0")
-    return cost
 
 
 def _number(name: str, value: Any) -> float:

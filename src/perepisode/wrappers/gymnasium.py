@@ -126,12 +126,12 @@ class EpisodeBudget(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
             )
             raise ConfigError(f"{type(env).__name__} {what}")
         super().__init__(env)
-        _check_inside(_layers(env))
+        _check_inside(layers(env))
         self._extended = _Extended(env.observation_space)
         self.observation_space = self._extended.space
         self._episodes = _Episodes(build(method, budget, unit, return_scale, settings), ())
         self._cost, self._training, self._time_limit_ends = cost, training, time_limit_ends
-        self._resets_itself = any(type(layer).__name__ == "Autoreset" for layer in _layers(env))
+        self._resets_itself = any(type(layer).__name__ == "Autoreset" for layer in layers(env))
         self._over = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
@@ -183,7 +183,7 @@ class VectorEpisodeBudget(gymnasium.vector.VectorWrapper):
         if not isinstance(env, gymnasium.vector.VectorEnv):
             raise ConfigError(f"{type(env).__name__} is no Gymnasium vector; use EpisodeBudget for one environment")
         super().__init__(env)
-        _check_inside([*_layers(env), *(layer for one in getattr(env.unwrapped, "envs", ()) for layer in _layers(one))])
+        _check_inside([*layers(env), *(layer for one in getattr(env.unwrapped, "envs", ()) for layer in layers(one))])
         self._mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self._extended = _Extended(env.single_observation_space)
         self.single_observation_space = self._extended.space
@@ -259,7 +259,7 @@ class VectorEpisodeBudget(gymnasium.vector.VectorWrapper):
         info["_final_info"] = ended.copy()
 
 
-def _layers(env: Any) -> Iterator[Any]:
+def layers(env: Any) -> Iterator[Any]:
     """An environment and all wrappers around it, the outermost first."""
     while env is not None:
         yield env

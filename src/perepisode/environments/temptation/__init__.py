@@ -57,7 +57,7 @@ class Temptation(Environment):
     name, dilemmas, info_keys, actions = "temptation", ("temptation",), ("offers",), 2
     ppo, sweep, population_size = TEMPTATION_PPO, SWEEP, 48
     eval_config = EvalConfig(num_envs=256, num_steps=480)
-    stakes = "Temptations"
+    stakes, observation_bounds = "Temptations", (0.0, 1.0)
 
     def reset(self, key):
         return self._offer(key, jnp.zeros((), jnp.int32))
@@ -96,6 +96,11 @@ class Temptation(Environment):
 
     def stake(self, state):
         return jnp.where(state.present, state.gain, 0.0)
+
+    def draw(self, state):
+        from perepisode.environments.temptation import render
+
+        return render.draw(state.time / self.horizon, state.present, state.gain / self.max_gain)
 
     def footprint(self):
         """Constant, as determined by tracing (a test compares), so that planning needs no JAX."""

@@ -215,6 +215,8 @@ class Episodes:
         alpha: float = metrics.CVAR_ALPHA,
         plan: AnalysisPlan = UNPLANNED,
     ):
+        if copies := table.attrs.get("copies"):  # whose episodes would count twice
+            raise ValueError(f"{copies[0]}; give only one of them")
         self._measured, self.plan = (limit, alpha, table.attrs.get("word", "violations")), plan
         self.environment = str(table["environment"].iloc[0])
         self.dilemmas = tables.dilemmas(table)

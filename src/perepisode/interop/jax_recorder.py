@@ -1,0 +1,112 @@
+"""Records the episodes of a JAX loop from the `info` of its steps, as a table that `report` reads.
+
+    recorder = JaxRecorder(env, "ppo.parquet", method="PPO", seed=0)
+    recorder.add(info).write()                # after a scan, which stacked info to [time, env]
+
+    recorder.add(info)                        # or in the body of the scan, and recorder.write() after it
+
+Neither gymnax nor Gymnasium is needed: `info` is a dict with `cost`, as that of our gymnax adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perepisode.config import ConfigError
+from perepisode.interop.recording import Recording, check_cost, known_columns, missing_cost
+from perepisode.lazy import jax
+
+
+class JaxRecorder(Recording):
+    """The finished episodes of the environments of one program.
+
+    Arguments and attributes are those of the recorder for Gymnasium: `episodes_per_env` records only the first episodes
+    of every environment, `complete` tells when these are recorded, and `write` raises ConfigError before.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        path: str | Path,
+        *,
+        method: str,
+        seed: int,
+        episodes_per_env: int | None = None,
+        **columns: Any,
+    ):
+        columns = {"method": method, "seed": seed, **known_columns(getattr(env, "autoreset", None)), **columns}
+        super().__init__(0, Path(path), columns, episodes_per_env)
+        self._sums: dict[str, np.ndarray] = {}
+
+    def add(self, info: Mapping[str, Any], reward: Any = None, done: Any = None) -> JaxRecorder:
+        """Record steps, in their order: the last axis of every array is the environment, all others are time.
+
+        The return sums `info["task_reward"]`, else `reward`.  Episodes end where `done`, by default where `info` has
+        `terminated` or `truncated`.  Works in `jit` and `scan`, outside `vmap`: one recorder has one agent.
+        """
+        from jax.core import Tracer
+        from jax.experimental import io_callback
+
+        steps, ended = _steps(info, reward, done)
+        if any(isinstance(array, Tracer) for array in (ended, *steps.values())):
+            io_callback(self._add, None, steps, ended, ordered=True)
+        else:
+            self._add(steps, ended)
+        return self
+
+    def write(self, stacklevel: int = 3) -> None:
+        """Write the table, after all steps that are still being computed."""
+        jax.effects_barrier()
+        super().write(stacklevel)
+
+    def _add(self, steps: dict[str, Any], ended: Any) -> None:
+        ended = np.asarray(ended, bool)
+        ended = ended.reshape(-1, ended.shape[-1])
+        columns = {name: _exact(values).reshape(ended.shape) for name, values in steps.items()}
+        columns["length"] = np.ones(ended.shape, np.int64)
+        check_cost(columns["violations"].min())
+        check_cost(columns["violations"].max())
+        envs = ended.shape[1]
+        if not self._sums:
+            self._sums = {name: np.zeros(envs, values.dtype) for name, values in columns.items()}
+            self.finished = [0] * envs
+        if envs != len(self.finished):
+            raise ConfigError(f"add() got {envs} environments after {len(self.finished)}; use one recorder for each")
+        for time, ends in enumerate(ended):
+            for name, values in columns.items():
+                self._sums[name] += values[time]
+            for env_index in np.flatnonzero(ends).tolist():
+                self.finish(env_index, {name: sums[env_index].item() for name, sums in self._sums.items()})
+            for sums in self._sums.values():
+                sums[ends] = 0
+
+
+def _steps(info: Mapping[str, Any], reward: Any, done: Any) -> tuple[dict[str, Any], Any]:
+    """The columns to sum over an episode, and where it ends."""
+    if "cost" not in info:
+        raise missing_cost(info)
+    reward = info.get("task_reward", reward)
+    ends = [info[name] for name in ("terminated", "truncated") if name in info] if done is None else [done]
+    if reward is None or not ends:
+        missing = "'task_reward'; give add() the reward=" if reward is None else "'terminated'; give add() done="
+        raise ConfigError(f"info has no {missing}")
+    counts = {name: info[name] for name in info if name.startswith("violations_")}
+    steps = {"return": reward, "violations": info["cost"], **counts}
+    shapes = {name: np.shape(array) for name, array in (*steps.items(), ("done", ends[0]))}
+    if len(set(shapes.values())) > 1 or () in shapes.values():
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ConfigError(
+            f"the shapes are {listed}; add() needs equal ones, [env] or [time, env]: call it outside vmap"
+        )
+    return steps, reduce(lambda one, other: one | other, ends)
+
+
+def _exact(values: Any) -> np.ndarray:
+    """Numbers whose sums neither overflow nor round."""
+    values = np.asarray(values)
+    return values.astype(np.int64 if values.dtype.kind in "biu" else np.float64)
