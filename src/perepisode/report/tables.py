@@ -348,7 +348,7 @@ def _tails(
     for name in ("returns", "mean", "p_any", "p_over", "std", "cvar"):
         frame[[name, f"{name}_ci"]] = [getattr(one, name)[:2] for one in tails]
     frame["welch_t"] = [np.nan if test is None else test.t for test in tests]
-    frame["welch_p"] = p
+    frame["p"] = p
     return {
         heading: cells for heading, cells in shown.items() if heading and _informative(measure, heading, cells)
     }, frame
