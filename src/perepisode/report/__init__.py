@@ -118,5 +118,11 @@ class _Called(ModuleType):
 
     __call__ = staticmethod(report)
 
+    @property
+    def __signature__(self):
+        import inspect
+
+        return inspect.signature(report)  # else the first parameter would be taken for `self`
+
 
 sys.modules[__name__].__class__ = _Called

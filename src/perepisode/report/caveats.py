@@ -48,7 +48,7 @@ def _tests(view: View, compared: Compared) -> Iterator[str]:
             f"The margin of mean return, ±{number(view.return_margin)}, was set by the data: {share} of the range from "
             "the cleanest agent to the best (--margin states another)."
         )
-    if compared.chosen_by == BY_BUDGET and (far := matched.unmatched(chosen, matched.partners(view, chosen))):
+    if compared.chosen_by == BY_BUDGET and (far := matched.differing(chosen, matched.partners(view, chosen))):
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in far)
         reached = [point for point in far if matched.interpolated(view, chosen, point.method).tail is not None]
         remedy = "; the interpolated table compares at equal return" if reached else ""

@@ -31,6 +31,8 @@ MANY_SEEDS = 50  # per agent: a larger number is not estimated
 @dataclass(frozen=True)
 class Finding:
     headline: str
+    means: str  # the end of the headline: what is known of the means
+    picture: str  # the figure that shows it
     sentences: list[str]
     cards: list[Card]
     caveats: list[str]
@@ -51,12 +53,12 @@ def find(episodes: Episodes, views: list[View]) -> Finding:
     sentences += _detector_view(episodes, first)
     for view in ordered[1:]:
         if view.binds is not False and (other := matched.focal(view)) is not None:
-            headline = statement(view, other, pairs.compared(view)).headline
+            headline = statement(view, other, pairs.compared(view)).text
             sentences.append(f"{dilemma_name(view.dilemma)}: {headline}")
     name = f"{dilemma_name(first.dilemma)}: " if len(views) > 1 else ""
     all_caveats = caveats.all_of(episodes, views, first, of_first)
     data = [_plain(view) for view in ordered]
-    return Finding(name + clear.headline, sentences, clear.cards, all_caveats, data)
+    return Finding(name + clear.text, clear.means, clear.picture, sentences, clear.cards, all_caveats, data)
 
 
 def _pair_view(view: View, compared: Compared) -> Iterator[str]:
@@ -70,7 +72,7 @@ def _pair_view(view: View, compared: Compared) -> Iterator[str]:
         return
     if compared.chosen_by == pairs.BY_DATA:
         found = in_words(len(differ)) if differ else "none"
-        yield f"Of {len(compared.pairs)} pairs that were compared, {found} differ significantly in their tails."
+        yield f"Of the {len(compared.pairs)} pairs that were compared, {found} differ significantly in their tails."
     else:
         name, first = view.measure.cvar_heading, rest[0].one
         each = (f"{pair.other.label} {view.measure.plus_minus(*pair.other.tail[:2])} ({_test(pair)})" for pair in rest)
@@ -164,7 +166,7 @@ def _limit_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]
 
 def _level_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
     """Frontiers interpolated to exactly one level."""
-    if matched.unmatched(chosen, rivals):
+    if matched.differing(chosen, rivals):
         reads = [matched.interpolated(view, chosen, rival.method) for rival in rivals]
         if listed := _listed(view, reads, chosen):
             level = number(chosen.mean_return, 1)

@@ -72,8 +72,16 @@ class Described(NamedTuple):
 
 
 class Statement(NamedTuple):
-    headline: str
+    """The headline: what is known of the tails, then of the means."""
+
+    tails: str
     cards: list[Card]
+    means: str = ""
+    picture: str = "tail"  # the figure that shows it
+
+    @property
+    def text(self) -> str:
+        return f"{self.tails} {self.means}".strip()
 
 
 def statement(view: View, chosen: Point, compared: Compared) -> Statement:
@@ -84,9 +92,13 @@ def statement(view: View, chosen: Point, compared: Compared) -> Statement:
     hub, about = (chosen, compared.pairs) if fixed and _all_have(chosen, compared.pairs) else _hub(compared.pairs)
     how = _described(view, hub, about)
     others = [pair.other if pair.one is hub else pair.one for pair in about]
-    headline = f"{_tails_clause(hub, others, about, how, len(view.main))} {_means_clause(view, others, about)}"
     shown = sorted(others, key=lambda point: -how.interval(point).mean)
-    return Statement(headline.strip(), [_card(point, how, pair) for point, pair in _cards(hub, shown, about)])
+    return Statement(
+        _tails_clause(hub, others, about, how, len(view.main)),
+        [_card(point, how, pair) for point, pair in _cards(hub, shown, about)],
+        _means_clause(view, others, about),
+        "tail" if how.alpha == view.measure.alpha else "exceedance",
+    )
 
 
 def _all_have(point: Point, compared: list[Pair]) -> bool:

@@ -144,7 +144,7 @@ def write(
         "kicker": about,
         "glossary": glossary(inputs),
         "finding": finding,
-        "picture": first_picture(content),
+        "picture": first_picture(content, finding),
         "sections": content,
         "folded": FOLDED,
         "further": [block for block in blocks if block.name.startswith(FURTHER)],
@@ -166,10 +166,12 @@ def write(
     return out / "index.html"
 
 
-def first_picture(content: list[Section]) -> Drawn | None:
-    """The first figure of the first dilemma: the page shows it next to the findings instead of in its section."""
-    figures = (block for section in content if section.name.startswith("dilemma-") for block in section.blocks)
-    return next((block for block in figures if isinstance(block, Drawn)), None)
+def first_picture(content: list[Section], finding: findings.Finding) -> Drawn | None:
+    """The figure that shows the headline: the page has it next to the findings instead of in its section."""
+    blocks = (block for section in content if section.name.startswith("dilemma-") for block in section.blocks)
+    figures = [block for block in blocks if isinstance(block, Drawn)]
+    own = (figure for figure in figures if figure.name.startswith(f"{finding.picture}_"))
+    return next(own, figures[0] if figures else None)
 
 
 def _marks(views: list[View]) -> list[str]:

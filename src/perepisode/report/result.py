@@ -128,13 +128,12 @@ class Report:
 
     def _repr_html_(self) -> str:
         with self._context():
-            picture = page.first_picture(self.sections)
+            picture = page.first_picture(self.sections, self.finding)
             return render(
                 Path(__file__).with_name("notebook.html"),
                 kicker=page.kicker(self._inputs),
                 finding=self.finding,
-                picture=picture and canvas.standalone(picture.svg),
-                caption=picture.caption if picture else "",
+                picture=picture,
                 colour=lambda method: look(method).colour,
                 unbroken=page.unbroken,
             )

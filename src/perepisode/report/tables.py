@@ -233,7 +233,7 @@ def _wider(view: View, chosen: Point) -> list[Point]:
 
 def _marked(both: list[tuple[Point, Point]]) -> list[str]:
     """Labels, with an asterisk if the returns of a pair differ."""
-    apart = [point is not own and not matched.is_matched(matched.RETURN, own, point) for point, own in both]
+    apart = [point is not own and not matched.may_be_equal(matched.RETURN, own, point) for point, own in both]
     return [f"{point.label} *" if differs else point.label for (point, _), differs in zip(both, apart)]
 
 

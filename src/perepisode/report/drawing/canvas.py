@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,11 @@ class Drawn:
     figure: Figure
 
     def _repr_html_(self) -> str:
-        return f'<div style="background: #fff; max-width: 40rem">{standalone(self.svg)}</div>'
+        """For notebooks, whose pages may be dark."""
+        style = "background: #fff; max-width: 100%; height: auto; border-radius: 5px"
+        return standalone(self.svg).replace(
+            "<svg", f'<svg style="{style}" role="img" aria-label="{escape(self.title)}"', 1
+        )
 
 
 def style():

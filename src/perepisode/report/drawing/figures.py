@@ -36,7 +36,7 @@ MAX_BARS = 13  # one per count; more counts are shown as shares over each level 
 
 
 def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
-    """Mean return against mean violations per episode, with the matched band and the share of unconstrained return."""
+    """Mean return against mean violations per episode, with a band of returns and the share of unconstrained return."""
     figure, axes = sheet(4.1)
     compared = [chosen, *matched.partners(view, chosen)]
     _draw_methods(axes, view, view.methods)
@@ -44,14 +44,14 @@ def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
     axes.set_xlim(left=-0.03 * axes.get_xlim()[1])
     cut = _cut_intervals(axes, view.main)
     named = [*compared, *(point for point in view.main if point not in compared)]
-    matching = [point for point in compared if matched.is_matched(matched.RETURN, chosen, point)]
+    matching = [point for point in compared if matched.may_be_equal(matched.RETURN, chosen, point)]
     name = dilemma_name(view.dilemma)
     caption = f"{name}: mean return against mean {view.measure.per_episode}{over_seeds(view.main)}."
     if cut:
         caption += " Intervals are cut off at the frame."
     if len(matching) > 1:
         _matched_band(axes, matching)
-        caption += f" Band: agents matched with {chosen.label} in return."
+        caption += f" Band: {chosen.label} and the compared agents whose mean return is not known to differ."
     if _percent_axis(axes, view):
         caption += " Right axis: share of the unconstrained return."
     marks.name_all(axes, [(mean_of(point), point.mean_return, name_of(point)) for point in named])
@@ -177,7 +177,7 @@ def budget_sweep(view: View) -> Drawing:
 def _matched_band(axes: Axes, points: Sequence[Point]) -> None:
     returns = [point.mean_return for point in points]
     pad = 0.02 * np.ptp(axes.get_ylim())
-    axes.axhspan(min(returns) - pad, max(returns) + pad, color=BAND, zorder=0, lw=0, label="matched return")
+    axes.axhspan(min(returns) - pad, max(returns) + pad, color=BAND, zorder=0, lw=0, label="return not known to differ")
 
 
 def _percent_axis(axes: Axes, view: View) -> bool:

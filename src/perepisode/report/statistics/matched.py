@@ -111,7 +111,7 @@ def partners(view: View, chosen: Point, axis: Axis = RETURN) -> list[Point]:
     return [own[compare.nearest([axis.of(arm) for arm in own], axis.of(chosen))] for own in arms]
 
 
-def is_matched(axis: Axis, one: Point, other: Point) -> bool:
+def may_be_equal(axis: Axis, one: Point, other: Point) -> bool:
     """Whether two agents' means are not known to differ; with one seed, whether they are near."""
     found = verdicts.equivalence(axis.per_seed(one), axis.per_seed(other), math.nan)
     if found.half == found.half:
@@ -119,9 +119,9 @@ def is_matched(axis: Axis, one: Point, other: Point) -> bool:
     return abs(found.difference) <= NEAR * max(abs(axis.of(one)), abs(axis.of(other)))
 
 
-def unmatched(chosen: Point, rivals: list[Point]) -> list[Point]:
+def differing(chosen: Point, rivals: list[Point]) -> list[Point]:
     """Rivals whose return is not the focal agent's: their tails may differ because their means do."""
-    return [point for point in rivals if not is_matched(RETURN, chosen, point)]
+    return [point for point in rivals if not may_be_equal(RETURN, chosen, point)]
 
 
 def tail(point: Point, chosen: Point) -> Tail:
