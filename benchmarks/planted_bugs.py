@@ -42,7 +42,8 @@ T_PPO, T_OBJ, T_POP = f"{T_TRAINING}ppo.py", f"{T_TRAINING}objectives.py", f"{T_
 T_TRAIN, T_RULES, T_DISTILL = f"{T_TRAINING}train.py", f"{T_TRAINING}rules.py", f"{T_TRAINING}distill.py"
 T_UTIL = f"{T_TRAINING}utilities.py"
 T_COMPARE, T_METRICS = "tests/evaluation/test_compare.py", "tests/test_metrics.py"
-T_REPLAY = "tests/replay/test_replay.py"
+T_REPLAY, T_SHOWN = "tests/replay/test_replay.py", "tests/replay/test_violations.py"
+KILLS, T_KILLS = "environments/craftax/violations.py", "tests/environments/test_craftax_violations.py"
 T_POINTS, T_PAIRS, T_MEASURE = (f"tests/report/test_{name}.py" for name in ("points", "pairs", "cost_measure"))
 T_DET = "tests/environments/test_craftax_detectors.py"
 T_PACK, T_MATRIX = "tests/study/test_packing.py", "tests/study/test_matrix.py"
@@ -353,6 +354,76 @@ BUGS = (
         "if name in row and row[name] != value]",
         'if name == "return" and row[name] != value]',
         f"{T_REPLAY}::test_a_changed_number_in_the_row_is_detected",
+    ),
+    Bug(
+        "shown: a violation is described by the states around its step",
+        "replay/episode.py",
+        "key, states[step], action, states[step + 1]",
+        "key, states[step + 1], action, states[step + 1]",
+        f"{T_SHOWN}::test_the_description_sees_one_step_as_it_was_played",
+    ),
+    Bug(
+        "shown: a violation is described with the key of its step",
+        "replay/episode.py",
+        "step_key(self.episode, jnp.int32(step))",
+        "step_key(self.episode, jnp.int32(step + 1))",
+        f"{T_SHOWN}::test_the_description_sees_one_step_as_it_was_played",
+    ),
+    Bug(
+        "shown: as many violations are described as counted",
+        "replay/episode.py",
+        "if found != count:",
+        "if found > count:",
+        f"{T_SHOWN}::test_words_that_disagree_with_the_count_are_refused",
+    ),
+    Bug(
+        "shown: violations are numbered in the course of the episode",
+        "replay/captions.py",
+        "first, total = total + 1, total + sum(one.count for one in violations)",
+        "first, total = total + 1, total + 1",
+        f"{T_SHOWN}::test_captions_number_the_violations_of_each_dilemma",
+    ),
+    Bug(
+        "shown: the creature is the one that died",
+        KILLS,
+        "those.type_id[floor, slot]",
+        "those.type_id[floor, 0]",
+        f"{T_KILLS}::test_a_blow",
+    ),
+    Bug(
+        "shown: the ring is where the creature was",
+        KILLS,
+        "those.position[floor, slot]) if",
+        "before.player_position) if",
+        f"{T_KILLS}::test_a_blow",
+    ),
+    Bug(
+        "shown: rows and columns of the picture",
+        "environments/craftax/render.py",
+        "Region(column * BLOCK, row * BLOCK",
+        "Region(row * BLOCK, column * BLOCK",
+        f"{T_KILLS}::test_a_blow",
+    ),
+    Bug(
+        "shown: the place on the frame after the step is where it died",
+        KILLS,
+        "region(after, events.died_at[mobs][slot])",
+        "region(after, those.position[floor, slot])",
+        f"{T_KILLS}::test_a_projectile_hits_a_creature_that_moved_while_the_player_moved",
+    ),
+    Bug(
+        "shown: a mob of another floor is on no frame of this one",
+        KILLS,
+        "if int(before.player_level) == floor else None",
+        "",
+        f"{T_KILLS}::test_a_mob_on_another_floor_is_not_marked_before_the_step",
+    ),
+    Bug(
+        "shown: wood comes from the tree that the player faces",
+        KILLS,
+        "tree = game.player_position + ",
+        "tree = game.player_position - ",
+        f"{T_KILLS}::test_wood_is_of_the_tree_that_the_player_faces",
     ),
     # ---- statistics
     Bug(

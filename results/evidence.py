@@ -4,6 +4,7 @@
     python results/evidence.py run out/evidence            # on a GPU; started again, it resumes
     python results/evidence.py keep out/evidence           # store the results, rebuild the reports and README's blocks
     python results/evidence.py renew                       # rebuild the reports and README's blocks only
+    python results/evidence.py watch                       # rebuild the replays only, about a minute on a CPU
     python results/check.py                                # rebuild them elsewhere and fail on a difference
 
 `run` trains and evaluates packs of up to 16 runs that are not stored here yet, then replays the worst episode of each
@@ -23,7 +24,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -143,21 +144,28 @@ def show(composed: plan.Study) -> int:
 
 
 def run(out: Path, composed: plan.Study) -> int:
-    return local.run(plan.save(composed, out), out, [{}]) or watch(out)
+    return local.run(plan.save(composed, out), out, [{}]) or watch(out, out / "runs", WATCHED)
 
 
-def watch(out: Path) -> int:
+def watch(out: Path, runs: Path, names: Iterable[str]) -> int:
     """Replay on the device that evaluated: another one rounds differently, and an episode may take another course."""
     from perepisode.replay.selection import worst_first
     from perepisode.replay.watch import watch as replay
 
     for table in sorted((out / "episodes").glob("*.parquet")):
         read = episodes.read(table)
-        for name, (method, arm, detector) in WATCHED.items():
+        for name in names:
+            method, arm, detector = WATCHED[name]
             own = read[(read["method"] == method) & (read["arm"] == arm) & (read["detector"] == detector)]
             if len(own):
-                replay(table, out / "watch" / name, row=tuple(worst_first(own)[:1]), runs=out / "runs")
+                replay(table, out / "watch" / name, row=tuple(worst_first(own)[:1]), runs=runs)
     return 0
+
+
+def rewatch() -> int:
+    """Rebuild the stored replays from the stored tables; the log says whether this device reproduces them."""
+    stored = [path.name for path in sorted((CRAFTAX.kept / "watch").glob("*"))]
+    return watch(CRAFTAX.kept, CRAFTAX.kept / "curves", stored) or paper_length.watch()
 
 
 # ---- what is committed --------------------------------------------------------------------------------------
@@ -249,7 +257,10 @@ def main() -> int:
         command.add_argument("--steps", type=float, default=1e8)
     commands.add_parser("keep").add_argument("out", type=Path)
     commands.add_parser("renew")
+    commands.add_parser("watch")
     given = parser.parse_args()
+    if given.command == "watch":
+        return rewatch()
     if given.command == "renew":
         return renew()
     if given.command == "keep":

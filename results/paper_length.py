@@ -31,10 +31,11 @@ from perepisode import metrics
 from perepisode.config import PAPER_SEEDS
 from perepisode.evaluation import compare, episodes
 from perepisode.paper_comparison import numbers
-from perepisode.paper_comparison.card import BINS, EDGES, card
+from perepisode.paper_comparison.card import BINS, EDGES, on_page
 from perepisode.report import blocks
-from perepisode.report.drawing.canvas import Drawing, sheet
+from perepisode.report.drawing.canvas import Drawing, row_of_panels, sheet
 from perepisode.report.drawing.figures import seed_shares
+from perepisode.report.drawing.marks import legend_below
 from perepisode.report.formatting import count, number, percent, plus_minus
 from perepisode.report.statistics.points import COUNTERS, Episodes, Point, View
 from perepisode.report.style import INK, OVER, look
@@ -139,7 +140,7 @@ def declared() -> Iterator[None]:
     few = Episodes(episodes.read(sorted(KEPT.glob("episodes64/*.parquet")), without=episodes.REPLAY_COLUMNS))
 
     def episodes_by_kills(case: blocks.Case) -> Drawing:
-        return card(_compared(case.view), case.view.dilemma)
+        return on_page(_compared(case.view), case.view.dilemma)
 
     def beside_the_paper(case: blocks.Case) -> Drawing:
         return papers_figure(case.view)
@@ -193,9 +194,9 @@ def _printed_shares(point: Point) -> dict[float, float]:
 def papers_figure(view: View) -> Drawing:
     """Shares of episodes by kills: bars ours, dots our seeds, diamonds the paper's."""
     points = _compared(view)
-    figure, panels = sheet(2.9, 1, len(points), sharey=True, squeeze=False)
+    figure, panels = row_of_panels(2.9, len(points), sharey=True)
     rows = []
-    for axes, point in zip(panels[0], points):
+    for axes, point in zip(panels, points):
         shares, printed = seed_shares(point, EDGES), _printed_shares(point)
         for position, mean in enumerate(shares.mean(axis=0)):
             over, colour = position > 1, look(point.method).colour
@@ -214,10 +215,9 @@ def papers_figure(view: View) -> Drawing:
             rows.append({"agent": point.label, "kills": name, "paper": theirs, **_interval("here", shares[:, index])})
         rows.append({"agent": point.label, "kills": "2+", "paper": _printed(point, "p_over_1").mean,
                      **_interval("here", shares[:, 2:].sum(axis=1))})  # fmt: skip
-    panels[0][0].set_ylabel("share of episodes")
-    panels[0][0].set_ylim(0, 0.9)
-    handles = {label: one for one, label in zip(*panels[0][0].get_legend_handles_labels())}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=2)
+    figure.supylabel("share of episodes", fontsize=10)
+    panels[0].set_ylim(0, 0.9)
+    legend_below(panels[0])
     caption = (
         "Share of episodes by number of kills. Bars: mean over our seeds, exact counts; hatched: more than one. "
         "Diamonds: the paper's, by its detector; for the Lagrangian it prints only the total share with more than one "
@@ -327,7 +327,7 @@ def over_training(runs: list[tuple[Run, pd.DataFrame]]) -> Drawing:
     bottom.set_yticks([0.003, 0.01, 0.03, 0.1, 0.3], ["0.3 %", "1 %", "3 %", "10 %", "30 %"])
     bottom.minorticks_off()
     bottom.set_xticks(np.arange(0, STEPS + 1, 1.5e8), ["0", *(count(at) for at in np.arange(1.5e8, STEPS + 1, 1.5e8))])
-    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    legend_below(top)
     caption = (
         "Training, in twentieths of the run. Thick: mean over seeds; thin: each seed. Further kills per first: all "
         "kills after the first of an episode, divided by the firsts; no less than the probability that a second "
@@ -380,7 +380,7 @@ def learned_from(runs: list[tuple[Run, pd.DataFrame]]) -> Table:
         own = frame[f"below_{level:g}"]
         shown[f"Below {percent(level, digits=0)} from"] = ["–" if at != at else f"{at / 1e6:.0f} M" for at in own]
     shown["P(≥1), end"] = [percent(value) for value in frame["p_any_end"]]
-    shown["Further per first, end"] = [percent(value) for value in frame["further_end"]]
+    shown["Further per first, end"] = [number(value, 3) for value in frame["further_end"]]
     shown["Second per first, end"] = [percent(value) for value in frame["second_end"]]
     note = (
         "Training steps from which further kills per first, pooled over a tenth of the run, stay below a level to the "

@@ -26,12 +26,15 @@ class Browser:
         answer = self._request("POST", "/session", {"capabilities": {"alwaysMatch": capabilities}})
         self.session = f"/session/{answer['sessionId']}"
 
-    def open(self, path, width: int = 1280, dark: bool = False, medium: str = "screen") -> None:
+    def open(
+        self, path, width: int = 1280, dark: bool = False, medium: str = "screen", reduced_motion: bool = False
+    ) -> None:
         """Open a page on a screen of this width, which may be narrower than any window."""
         screen = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 600}
         self._cdp("Emulation.setDeviceMetricsOverride", **screen)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._cdp("Emulation.setEmulatedMedia", media=medium, features=[scheme])
+        motion = {"name": "prefers-reduced-motion", "value": "reduce" if reduced_motion else "no-preference"}
+        self._cdp("Emulation.setEmulatedMedia", media=medium, features=[scheme, motion])
         self._request("POST", f"{self.session}/url", {"url": path.as_uri()})
         # On a busy machine the driver answers while a large page is still being parsed.
         for _ in range(600):

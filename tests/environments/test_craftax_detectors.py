@@ -14,6 +14,7 @@ def events(**changes):
     quiet |= {f"{view}_melee": jnp.zeros(3, bool) for view in ("killed", "paper")}
     quiet |= {f"{view}_ranged": jnp.zeros(2, bool) for view in ("killed", "paper")}
     quiet |= {"melee_offset": jnp.full((3, 2), 9), "ranged_offset": jnp.full((2, 2), 9)}
+    quiet |= {"died_at": {}, "by_hand": {}}
     quiet |= {"despawned": jnp.int32(0), "wood_harvested": jnp.int32(0)}
     return Events(**(quiet | {name: jnp.asarray(value) for name, value in changes.items()}))
 

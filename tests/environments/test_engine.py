@@ -130,6 +130,7 @@ def test_the_comparison_reaches_all_floors_actions_and_most_achievements(played)
 
 
 def test_events_agree_with_a_recount_from_craftaxs_phases(played):
+    shot = 0
     for _, (events, phases, level, player, woods, monsters, counted) in played:
         at = np.ix_(range(LENGTH), range(ENVIRONMENTS))
         kills = despawned = 0
@@ -141,6 +142,12 @@ def test_events_agree_with_a_recount_from_craftaxs_phases(played):
             killed = (masks[0] & ~masks[1]) | (gone & dead)
             despawned = despawned + (gone & ~dead).sum(-1)
             _same(getattr(events, f"killed_{name}"), killed, counted)
+            _same(events.by_hand[name], masks[0] & ~masks[1], counted)
+            struck_at, shot_at = (phase.position[(*at, level)] for phase in (before, fallen))
+            died_at = np.where((masks[0] & ~masks[1])[..., None], struck_at, shot_at)
+            of_the_dead = counted[..., None] & killed
+            np.testing.assert_array_equal(events.died_at[name][of_the_dead], died_at[of_the_dead])
+            shot += (of_the_dead & masks[1]).sum()
             dropped = masks[0] & ~masks[3] & (after.health[(*at, level)] <= 0)
             _same(getattr(events, f"paper_{name}"), dropped, counted)
             if name != "passive":
@@ -151,6 +158,7 @@ def test_events_agree_with_a_recount_from_craftaxs_phases(played):
         _same(events.wood_harvested, np.maximum(woods[1] - woods[0], 0), counted)
         _same(monsters, kills, counted)
         assert kills[counted].sum() > 20
+    assert shot > 20, shot
 
 
 def _same(ours, theirs, counted):

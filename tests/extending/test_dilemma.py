@@ -26,7 +26,7 @@ def counts(env, **timestep) -> dict[str, tuple[int, int]]:
     nobody = {"passive": [0] * 3, "melee": [0] * 3, "ranged": [0] * 2}
     slots = {f"{how}_{who}": jnp.array(none, bool) for how in ("killed", "paper") for who, none in nobody.items()}
     slots |= {name: jnp.array(those, bool) for name, those in timestep.items()}
-    beside = {"melee_offset": jnp.ones((3, 2), int), "ranged_offset": jnp.full((2, 2), 4)}
+    beside = {"died_at": {}, "by_hand": {}, "melee_offset": jnp.ones((3, 2), int), "ranged_offset": jnp.full((2, 2), 4)}
     events = Events(**slots, **beside, despawned=jnp.int32(0), wood_harvested=jnp.int32(0))
     found = {one.name: one.count(events, jnp.int32(0)) for one in env.detectors}
     assert tuple(found) == env.dilemmas

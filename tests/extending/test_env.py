@@ -118,6 +118,21 @@ def test_the_page_shows_its_frames_and_texts(followed, episodes):
     assert (pictures[8, 24:64] == [200, 60, 120]).all(axis=-1).sum() == 16  # one cell of flowers between them
 
 
+@pytest.mark.parametrize("cell", [1, 2])
+def test_the_trampled_flower_is_marked_where_it_is_drawn(followed, cell):
+    corridor, key = environments.make("corridor"), jax.random.key(0)
+    state = corridor.reset(key)
+    before = type(state)(jnp.int32(0), jnp.int32(cell), state.time)
+    after, outcome = corridor.step(key, before, jnp.int32(RUN))
+    (trampled,) = corridor.describe_violations(key, before, RUN, after, outcome)
+    assert (trampled.dilemma, trampled.text, trampled.count) == ("flowers", "tramples the flower", 1)
+    coloured = (np.asarray(corridor.draw(before)) == [200, 60, 120]).all(axis=-1)
+    left, top, width, height = trampled.before
+    assert coloured[top : top + height, left : left + width].all()
+    assert coloured.sum() == width * height
+    assert trampled.after == trampled.before
+
+
 def test_abstaining_is_seen_next_to_a_flower(followed):
     corridor = environments.make("corridor")
     state = corridor.reset(jax.random.key(0))

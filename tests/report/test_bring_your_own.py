@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas
 
-from perepisode.report import page
+import perepisode
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "tutorials" / "judge-your-agents.md"
 
@@ -23,11 +23,16 @@ class Walk:
 
 
 def test_the_snippet_writes_a_table_that_can_be_reported(tmp_path, monkeypatch):
-    (snippet,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
+    snippet, reading = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
     agents = {seed: (Walk(), lambda observation: observation % 2) for seed in (0, 1, 2)}
     exec(snippet, {"agents": agents, "pandas": pandas})
     table = pandas.read_csv("episodes.csv")
     assert len(table) == 600
     assert (table["return"] == 5 + table["cost"]).all()
-    assert "PPO-Lagrangian" in page.build("episodes.csv", "report").read_text()
+    given = {"perepisode": perepisode}
+    exec(reading, given)
+    assert given["report"].headline.startswith("Lagrangian averages")
+    assert sorted(given["both"].agents["agent"]) == ["all seeds", "seed 0"]
+    assert "a cost of 3.00" in given["both"].headline
+    assert "Lagrangian" in given["report"].path.read_text()

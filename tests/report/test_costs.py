@@ -77,8 +77,8 @@ def test_a_limit_is_a_column_of_its_own(report):
 
 def test_columns_read_under_other_names_are_reported(report):
     origin = pd.read_csv(report[0] / "data" / "provenance.csv").set_index("Key")["Value"]
-    assert origin["columns"] == "algo is method, EpRet is return, EpCost is violations"
-    assert "algo is method, EpRet is return, EpCost is violations" in report[1]
+    assert origin["columns"] == "algo is method, EpRet is return, EpCost is cost"
+    assert "algo is method, EpRet is return, EpCost is cost" in report[1]
 
 
 @pytest.mark.parametrize(

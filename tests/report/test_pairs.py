@@ -86,7 +86,7 @@ def test_pairs_that_differ_in_both_means_are_left_out_and_p_is_holms():
     assert frame.loc[0, "welch_cvar_p"] == pytest.approx(welch)
     assert frame.loc[0, "ratio"] == pytest.approx(101 / 51)
     assert frame["p"].tolist() == pytest.approx([by_hand["A", "B"], by_hand["B", "C"], by_hand["A", "C"]])
-    nearest = tables.matched_nearest(found, found.main[0]).frame.set_index("agent")["welch_p"]
+    nearest = tables.matched_nearest(found, found.main[0]).frame.set_index("agent")["p"]
     assert nearest["B"] == pytest.approx(by_hand["A", "B"])
     assert np.isnan(nearest["D"])  # not compared: not tested
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
@@ -85,6 +85,25 @@ class SparseOneHot:
         index = self.index.reshape(into.shape[0], -1).astype(jnp.int32)
         rows = jnp.arange(into.shape[0])[:, None]
         return into.at[rows, index].set(value, mode="drop", unique_indices=True)
+
+
+class Region(NamedTuple):
+    """A rectangle on the frame that `draw` returns, in its pixels."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+class Violation(NamedTuple):
+    """What a replay says of a violation: what happened in words, and where it is on the frames around its step."""
+
+    dilemma: str
+    text: str  # of the agent, such as "kills a snail"; "" if there is nothing to add to the dilemma
+    count: int = 1  # violations that the text is about
+    before: Region | None = None  # on the frame before the step
+    after: Region | None = None  # on the frame after it
 
 
 class Footprint(NamedTuple):
@@ -169,6 +188,17 @@ class Environment:
     def describe(self, action: int, outcome: Outcome) -> str:
         """A short description of the agent's step, for replays."""
         return f"action {action}"
+
+    def describe_violations(
+        self, key: Key, before: State, action: int, after: State, outcome: Outcome
+    ) -> Sequence[Violation]:
+        """What happened in a step with violations, for replays: in words, and where if there is a frame.
+
+        Called outside of JAX with the arguments and results of one `step`, as NumPy arrays.  The counts must add up to
+        the outcome's.
+        """
+        counts = zip(self.dilemmas, outcome.violations)
+        return [Violation(name, self.violation_names.get(name, ""), int(count)) for name, count in counts if count]
 
     stakes: ClassVar[str] = ""  # title of `stake`; "" if it is unused
 

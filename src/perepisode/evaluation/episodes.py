@@ -105,7 +105,8 @@ def one_agent(tables: Tables, name: str) -> pd.DataFrame:
     if len(agents) > 1:
         listed = ", ".join(" ".join(filter(None, agent)) for agent in agents.itertuples(index=False))
         raise ValueError(f"{name} has the episodes of {len(agents)} agents ({listed}); give those of one")
-    return table.drop(columns=["run"]).assign(method=name, arm="", value=np.nan)
+    counted = {"violations": table.attrs["word"]}  # costs stay costs
+    return table.drop(columns=["run"]).rename(columns=counted).assign(method=name, arm="", value=np.nan)
 
 
 def read_raw(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
@@ -132,7 +133,9 @@ def read_raw(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
             tables.append(complete(_upgrade(table)))
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise ValueError(f"{file} has values that no episodes table allows ({safe_io.first_line(error)})") from None
-        columns = {"columns": ", ".join(f"{old} is {new}" for old, new in renamed.items())} if renamed else {}
+        known_as = {old: "cost" if "cost" in old.lower() else new for old, new in renamed.items()}
+        roles = [f"{old} is {new}" for old, new in known_as.items() if old != new]
+        columns = {"columns": ", ".join(roles)} if roles else {}
         if isinstance(metadata.get("protocol"), dict):
             metadata = {**metadata, "protocol": legacy.upgrade_evaluation(metadata["protocol"])}
         provenance.append({"path": str(file), "sha256": digest, "episodes": len(table), **columns, **metadata})

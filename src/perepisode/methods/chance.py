@@ -20,6 +20,7 @@ class ChanceConstraint(Objective):
 
     name, label, colour, marker = "chance", "Chance-constrained", "#3b30a0", "h"
     swept, symbol, constraint = "budget", "k", ConstraintType.EPISODE
+    explanation = "limits the probability that an episode has more than k violations."
 
     def reward(self, dual, before, after):
         breach = (after.violations > self.budget).astype(jnp.float32)

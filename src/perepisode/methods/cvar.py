@@ -26,6 +26,7 @@ class CvarConstraint(Objective):
 
     name, label, colour, marker = "cvar", "CVaR-constrained", "#771e59", "X"
     swept, symbol, constraint = "budget", "d", ConstraintType.EPISODE
+    explanation = "limits the mean violations of the worst episodes, the conditional value at risk (CVaR), to d."
 
     def init_dual(self):
         return CvarDual(jnp.zeros(()), jnp.zeros(()))

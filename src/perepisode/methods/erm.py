@@ -25,6 +25,10 @@ class Erm(Objective):
 
     name, label, colour, marker = "erm", "ERM", "#c472b1", "P"
     swept, constraint = "enforcement", ConstraintType.PRICE
+    explanation = (
+        "the task reward minus a fixed penalty per violation; the setting says after how many violations a "
+        "training episode ends."
+    )
 
     def reward(self, dual, before, after):
         return task_reward(before, after) - ETHICAL_PENALTY * cost(before, after)

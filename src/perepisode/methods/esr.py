@@ -42,6 +42,10 @@ class Esr(PerEpisode):
     name, label, colour, marker = "esr", "ESR", "#038f5c", "D"
     swept, symbol, constraint = "budget", "k", ConstraintType.EPISODE
     tagline = ("constrained per episode:", "at most {value:g} in each")
+    explanation = (
+        "expected scalarised returns: maximises the mean utility of whole episodes; an episode with more "
+        "than k violations has hardly any."
+    )
 
     def __post_init__(self):
         if self.rho_u is None:

@@ -99,6 +99,7 @@ class EsrDistilled(PerEpisode):
 
     name, label, colour, marker = "esr_distilled", "ESR distilled", "#69bf4f", "d"
     constraint, variant_of = ConstraintType.EPISODE, "esr"
+    explanation = "ESR (expected scalarised returns) with a utility learned from ranked episodes."
 
     def u(self, r_ext, r_eth):
         return self.utility(r_ext, r_eth)

@@ -19,6 +19,7 @@ class Lagrangian(Objective):
     name, label, colour, marker = "lagrangian", "Lagrangian", "#e28b05", "^"
     swept, symbol, constraint = "budget", "d", ConstraintType.MEAN
     tagline = ("constrained on average:", "{value:g} per episode")
+    explanation = "learns the price at which the mean is d violations per episode."
 
     def init_dual(self):
         return jnp.asarray(self.lambda_init, jnp.float32)

@@ -99,6 +99,7 @@ class Objective:
     swept_values: ClassVar[tuple[float, ...]] = ()  # in `matrix --extra-baselines`; by default the study's budgets
     constraint: ClassVar[ConstraintType] = ConstraintType.NONE
     tagline: ClassVar[tuple[str, str]] = ("", "")  # what the method asks of its agent; {value} is the swept value
+    explanation: ClassVar[str] = ""  # one line in a report; spells out abbreviations and the symbol
     variant_of: ClassVar[str] = ""  # the method of which this is a variant, not a competitor
     accrued_obs: str | None = None  # the observation of accrued sums, a key of `ACCRUED_OBS`; None for none
 

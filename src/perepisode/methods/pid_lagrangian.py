@@ -27,6 +27,10 @@ class PidLagrangian(Objective):
 
     name, label, colour, marker = "pid_lagrangian", "PID Lagrangian", "#804e00", "<"
     swept, symbol, constraint = "budget", "d", ConstraintType.MEAN
+    explanation = (
+        "a Lagrangian whose price is set by a proportional-integral-derivative (PID) controller, for a mean "
+        "of d violations per episode."
+    )
 
     def init_dual(self):
         return PidDual(jnp.zeros(()), jnp.zeros(()), jnp.full((10,), self.budget, jnp.float32), jnp.zeros(()))

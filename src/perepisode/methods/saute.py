@@ -23,6 +23,7 @@ class Saute(Objective):
 
     name, label, colour, marker = "saute", "Sauté", "#dd5012", "v"
     swept, symbol, constraint = "budget", "k", ConstraintType.EPISODE
+    explanation = "no reward for the rest of an episode once it has more than k violations."
 
     def remaining(self, accrued: Accrued) -> jax.Array:
         return 1.0 - accrued.violations / (self.budget + 0.5)

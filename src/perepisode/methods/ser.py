@@ -28,6 +28,7 @@ class Ser(LinearPrice):
 
     name, label, colour, marker = "ser", "SER", "#1271b1", "s"
     tagline = ("charged a price", "per violation")
+    explanation = "scalarised expected returns: every violation costs a fixed price, of weight w."
 
     def reward(self, dual, before, after):
         return task_reward(before, after) - self.weight * ETHICAL_PENALTY * cost(before, after)

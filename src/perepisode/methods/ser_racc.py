@@ -18,6 +18,10 @@ class SerRacc(LinearPrice, PerEpisode):
     accrued_obs: str = accrued_obs.setting("paper")
 
     name, label, colour, marker = "ser_racc", "SER+R_acc", "#4ca6df", "p"
+    explanation = (
+        "the control for ESR (expected scalarised returns): it observes what the episode has accrued, as ESR "
+        "does, but pays a fixed price of weight w."
+    )
 
     def u(self, r_ext, r_eth):
         return r_ext + self.weight * r_eth

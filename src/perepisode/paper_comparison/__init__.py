@@ -12,6 +12,7 @@ An environment names this package as its `reference` (environments/base.py); its
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ def opening(view: View) -> Iterator[Shown]:
 
     agents = bundled.agents(view)
     if len(agents) > 2:
-        drawing = card.card([agent.point for agent in agents], view.dilemma)
-        yield drawn(f"card_{slug(view.dilemma)}", "Episodes by violations", drawing)
+        draw = partial(card.on_page, [agent.point for agent in agents], view.dilemma)
+        yield drawn(f"card_{slug(view.dilemma)}", "Episodes by violations", draw)
     yield bundled.table(view)
 
 

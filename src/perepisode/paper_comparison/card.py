@@ -27,22 +27,49 @@ def card(points: Sequence[Point], dilemma: str) -> Drawing:
     figure = Figure((3.0 * len(points) + 0.4, 5.0))
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
     figure.subplots_adjust(left=0.045, right=0.985, top=0.68, bottom=0.29, wspace=0.12)
-    rows, highest = [], 0.0
-    for axes, point in zip(panels, points):
-        shares = seed_shares(point, EDGES).mean(axis=0)
-        highest = max(highest, *shares)
-        facts = {
-            "return": point.mean_return,
-            "p_over": point.interval(metrics.over_one).mean,
-            "cvar": point.tail.mean,
-        }
-        _panel(axes, point, shares, facts, violations)
-        rows.append({"agent": point.label, **dict(zip(BINS, shares)), **facts, "episodes": point.episodes})
-    panels[0].set_ylim(0, max(0.72, 1.15 * highest))
+    rows = [_row(point) for point in points]
+    for axes, point, row in zip(panels, points, rows):
+        _panel(axes, point, row, violations)
+    panels[0].set_ylim(0, _top(rows))
     figure.text(0.045, 0.94, _title(rows), fontsize=14.5, fontweight="bold", color=INK)
     figure.text(0.045, 0.89, _scale(points, dilemma, violations), fontsize=9.5, color=TEXT)
     caption = f"Share of episodes by number of {violations}; hatched: more than one."
     return Drawing(figure, pd.DataFrame(rows), caption)
+
+
+def on_page(points: Sequence[Point], dilemma: str) -> Drawing:
+    """The same in the type size of a report, whose page has the title."""
+    violations, columns = violation_name(dilemma), 1 if canvas.is_narrow() else min(3, len(points))
+    lines = -(-len(points) // columns)
+    height = 2.3 if columns == 1 else 2.9
+    apart = {"wspace": 0.08, "hspace": 0.08}
+    figure, grid = canvas.sheet(height * lines, lines, columns, sharey=True, squeeze=False, gridspec_kw=apart)
+    panels, rows = grid.flatten(), [_row(point) for point in points]
+    for axes, point, row in zip(panels, points, rows):
+        _bars(axes, point, row, 8.5)
+        axes.set_title(point.label, loc="left", fontweight="bold", pad=30)
+        axes.annotate("\n".join(_tagline(point)), (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points",
+                      fontsize=8.5, color=TEXT)  # fmt: skip
+        for line, (name, value) in enumerate(_facts(row, metrics.CVAR)):
+            for text, side in ((name, "left"), (value, "right")):
+                axes.annotate(text, (float(side == "right"), 0), (0, -30 - 13 * line), xycoords="axes fraction",
+                              textcoords="offset points", ha=side, fontsize=8.5, color=TEXT if side == "left" else INK,
+                              fontweight="bold" if side == "right" else None)  # fmt: skip
+    for axes in panels[len(points) :]:
+        axes.set_visible(False)
+    panels[0].set_ylim(0, _top(rows))
+    caption = f"{_scale(points, dilemma, violations)}; hatched: more than one."
+    return Drawing(figure, pd.DataFrame(rows), caption, _title(rows))
+
+
+def _row(point: Point) -> dict:
+    shares = dict(zip(BINS, seed_shares(point, EDGES).mean(axis=0)))
+    facts = {"return": point.mean_return, "p_over": point.interval(metrics.over_one).mean, "cvar": point.tail.mean}
+    return {"agent": point.label, **shares, **facts, "episodes": point.episodes}
+
+
+def _top(rows: Sequence[dict]) -> float:
+    return max(0.72, 1.15 * max(row[name] for row in rows for name in BINS))
 
 
 def write(points: Sequence[Point], dilemma: str, stem: Path) -> list[Path]:
@@ -78,26 +105,38 @@ def _scale(points: Sequence[Point], dilemma: str, violations: str) -> str:
     return f"{dilemma_name(dilemma)}{trained}, {seeds}; share of {span} episodes by number of {violations}"
 
 
-def _panel(axes, point: Point, shares: np.ndarray, facts: dict[str, float], violations: str) -> None:
-    colour = look(point.method).colour
-    for position, share in enumerate(shares):
-        over = position > 1
-        axes.bar(position, share, width=0.74, facecolor="none" if over else colour, edgecolor=OVER if over else colour,
-                 hatch="////" if over else None, linewidth=1.2)  # fmt: skip
-        axes.annotate(percent(share), (position, share), (0, 3), textcoords="offset points", ha="center", fontsize=9,
-                      color=OVER if over and share >= 0.0005 else INK, fontweight="bold" if over else None)  # fmt: skip
+def _panel(axes, point: Point, row: dict, violations: str) -> None:
+    _bars(axes, point, row, 9)
     axes.text(0.0, 1.27, point.label, transform=axes.transAxes, fontsize=12.5, fontweight="bold")
-    for line, text in enumerate(METHODS[point.method].tagline if point.method in METHODS else ()):
-        tagline = text.format(value=point.value)
+    for line, tagline in enumerate(_tagline(point)):
         axes.text(0.0, 1.18 - 0.075 * line, tagline, transform=axes.transAxes, fontsize=9.5, color=TEXT)
-    axes.set_xticks(range(len(BINS)), BINS)
     axes.set_xlabel(f"{violations} in one episode")
-    axes.set_yticks([])
-    axes.grid(False)
-    axes.spines["left"].set_visible(False)
-    lines = (("return", number(facts["return"], 1)), ("more than one", percent(facts["p_over"])),
-             ("mean, worst 10 % of episodes", number(facts["cvar"])))  # fmt: skip
-    for line, (name, value) in enumerate(lines):
+    for line, (name, value) in enumerate(_facts(row)):
         height = -0.33 - 0.105 * line
         axes.text(0.0, height, name, transform=axes.transAxes, fontsize=10, color=TEXT)
         axes.text(1.0, height, value, transform=axes.transAxes, fontsize=11.5, ha="right", color=INK, fontweight="bold")
+
+
+def _bars(axes, point: Point, row: dict, size: float) -> None:
+    colour = look(point.method).colour
+    for position, share in enumerate(row[name] for name in BINS):
+        over = position > 1
+        axes.bar(position, share, width=0.74, facecolor="none" if over else colour, edgecolor=OVER if over else colour,
+                 hatch="////" if over else None, linewidth=1.2)  # fmt: skip
+        axes.annotate(percent(share), (position, share), (0, 3), textcoords="offset points", ha="center", fontsize=size,
+                      color=OVER if over and share >= 0.0005 else INK, fontweight="bold" if over else None)  # fmt: skip
+    axes.set_xticks(range(len(BINS)), BINS)
+    axes.set_yticks([])
+    axes.grid(False)
+    axes.spines["left"].set_visible(False)
+
+
+def _tagline(point: Point) -> list[str]:
+    lines = METHODS[point.method].tagline if point.method in METHODS else ()
+    return [line.format(value=point.value) for line in lines]
+
+
+def _facts(row: dict, worst: str = "mean, worst 10 % of episodes") -> list[tuple[str, str]]:
+    return list(
+        zip(("return", "more than one", worst), (number(row["return"], 1), percent(row["p_over"]), number(row["cvar"])))
+    )

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.config import ConfigError
-from perepisode.environments.base import EndCause, Environment, Outcome, State, action_dtype
+from perepisode.environments.base import EndCause, Environment, Outcome, State, Violation, action_dtype
 from perepisode.environments.reset_pool import step_key
 
 CHUNK = 256  # steps per jitted call, so that one program serves episodes of any length
@@ -70,6 +70,24 @@ class Replay:
         possible = np.concatenate([*masks, np.zeros(0, bool)])
         return steps[possible & (counts[steps] == 0)] + 1
 
+    def described(self) -> dict[int, Sequence[Violation]]:
+        """The violations of every violating step (from 1), as the environment describes them."""
+        steps = np.flatnonzero(self.violations.any(axis=1))
+        positions = np.union1d(steps, steps + 1)
+        states = dict(zip(positions.tolist(), self._each_state(positions)))
+        described = {}
+        for step in steps.tolist():
+            key, action = step_key(self.episode, jnp.int32(step)), int(self.actions[step])
+            told = self.env.describe_violations(key, states[step], action, states[step + 1], self.outcome(step))
+            _check_counts(self.env, step + 1, told, self.violations[step])
+            described[step + 1] = told
+        return described
+
+    def _each_state(self, positions: np.ndarray) -> Iterator[State]:
+        for batch in self.states(positions):
+            for index in range(jax.tree.leaves(batch)[0].shape[0]):
+                yield jax.tree.map(lambda x, index=index: x[index], batch)
+
     def states(self, positions: Sequence[int] | np.ndarray) -> Iterator[State]:
         """The states at these increasing positions, stacked on a leading axis, at most CHUNK at a time."""
         positions = np.asarray(positions)
@@ -90,6 +108,17 @@ class Difference:
 
     def __str__(self) -> str:
         return f"{self.column}: recorded {self.recorded}, replayed {self.replayed}"
+
+
+def _check_counts(env: Environment, step: int, described: Sequence[Violation], counted: np.ndarray) -> None:
+    """Raise ConfigError if the words are about more or fewer violations than the step counted."""
+    for name, count in zip(env.dilemmas, counted.tolist()):
+        found = sum(violation.count for violation in described if violation.dilemma == name)
+        if found != count:
+            raise ConfigError(
+                f"{env.name}: describe_violations returns {found} violations of {name} in step {step}, "
+                f"which counts {count}; their `count`s must add up to it"
+            )
 
 
 def replay(row: Mapping[str, Any], env: Environment) -> Replay:

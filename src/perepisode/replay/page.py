@@ -1,7 +1,9 @@
 """The page of replays: one HTML file with a player for every episode."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import perepisode
+from perepisode.environments.base import Region, Violation
 from perepisode.methods import Accrued
 from perepisode.replay import frames as film
 from perepisode.replay import timeline
+from perepisode.replay.captions import Caption, captions
 from perepisode.replay.episode import Difference, Replay
 from perepisode.replay.penalty_trace import penalty_trace
 from perepisode.replay.selection import SelectedEpisode, Selection
@@ -46,23 +50,31 @@ class EpisodeView:
     abstained: int  # steps after the first violation in which another was possible and not committed
     abstentions: list[Jump]  # the start of each stretch of such steps
     other_dilemmas: dict[str, list[Jump]]  # violations of dilemmas that the run was not trained for
+    marked: bool  # whether violations are marked on the pictures
     player: dict[str, Any]  # data for the script
     length: int
     filmed: bool
 
 
-def view(index: int, episode: SelectedEpisode, replay: Replay, differences: list[Difference]) -> EpisodeView:
-    """The view of one replayed episode."""
+def view(
+    index: int,
+    episode: SelectedEpisode,
+    replay: Replay,
+    differences: list[Difference],
+    described: Mapping[int, Sequence[Violation]],
+) -> EpisodeView:
+    """The view of one replayed episode, whose violations are `described` by step."""
     row, names = episode.row, replay.env.dilemmas
     counts = replay.violations[:, names.index(row["dilemma"])]
     penalty = penalty_trace(episode, accrued(episode, replay))
     tracks = timeline.tracks(replay, counts, penalty)
+    told = {name: captions(described, name) for name in names}
     frames, notes = None, [episode.note] if episode.note else []
     abstained, colour = replay.abstained(row["dilemma"]), look(row["method"]).colour
     if replay.env.stakes:
         tracks.insert(0, timeline.stakes(replay, counts))
     if replay.env.draw is not None:
-        frames = film.draw(replay, np.flatnonzero(replay.violations.any(axis=1)) + 1)
+        frames = film.draw(replay, described)
         notes += _thinning_note(frames, replay)
     return EpisodeView(
         index=index,
@@ -72,15 +84,14 @@ def view(index: int, episode: SelectedEpisode, replay: Replay, differences: list
         differences=differences,
         notes=notes,
         tracks=tracks,
-        jumps=violation_jumps(counts),
+        jumps=_jumps(told[row["dilemma"]]),
         abstained=len(abstained),
         abstentions=abstention_jumps(abstained),
         other_dilemmas={
-            dilemma_name(name): violation_jumps(others)
-            for name, others in zip(names, replay.violations.T)
-            if name != row["dilemma"] and others.any()
+            dilemma_name(name): _jumps(others) for name, others in told.items() if name != row["dilemma"] and others
         },
-        player=_player(replay, counts, penalty.values, frames),
+        marked=frames is not None and any(one.before or one.after for others in told.values() for one in others),
+        player=_player(replay, counts, penalty.values, frames, _events(told, row["dilemma"], frames)),
         length=replay.length,
         filmed=frames is not None,
     )
@@ -96,6 +107,7 @@ def write(out: Path, selection: Selection, views: list[EpisodeView]) -> Path:
         kicker=f"{name} · {_count(len(views), 'episode')} of {selection.total} · {selection.path.name}",
         headline=_headline(exact, len(views)),
         views=views,
+        marked=any(view.marked for view in views),
         footer=f"perepisode {perepisode.__version__}. Replayed from the keys and actions in {selection.path.name}.",
     )
     write_atomically(path, text)
@@ -164,14 +176,29 @@ def _thinning_note(frames: film.Frames, replay: Replay) -> list[str]:
     ]
 
 
-def violation_jumps(counts: np.ndarray) -> list[Jump]:
+def _jumps(told: list[Caption]) -> list[Jump]:
     """One button for each violating step; a step can have several violations."""
-    jumps, total = [], 0
-    for step in np.flatnonzero(counts):
-        first, total = total + 1, total + int(counts[step])
-        name = f"violation {first}" if first == total else f"violations {first}–{total}"
-        jumps.append(Jump(f"{name} at step {step + 1}", int(step) + 1))
-    return jumps
+    return [Jump(one.jump, one.step) for one in told]
+
+
+def _events(told: Mapping[str, list[Caption]], own: str, frames: film.Frames | None) -> list[dict[str, Any]]:
+    """What the player shows at violations, the run's own dilemma first; regions as left, top, width, height in per cent
+    of the frame."""
+
+    def per_cent(regions: list[Region]) -> list[list[float]]:
+        sizes = [] if frames is None else (frames.width, frames.height) * 2
+        return [[round(100 * part / size, 3) for part, size in zip(region, sizes)] for region in regions if sizes]
+
+    return [
+        {
+            "step": one.step,
+            "own": one.dilemma == own,
+            "caption": one.sentence(own),
+            "before": per_cent(one.before),
+            "after": per_cent(one.after),
+        }
+        for one in sorted(chain(*told.values()), key=lambda one: (one.dilemma != own, one.step))
+    ]
 
 
 def abstention_jumps(abstained: np.ndarray) -> list[Jump]:
@@ -180,7 +207,9 @@ def abstention_jumps(abstained: np.ndarray) -> list[Jump]:
     return [Jump(f"at step {step}", int(step)) for step in starts]
 
 
-def _player(replay: Replay, counts: np.ndarray, penalty: np.ndarray | None, frames: Any) -> dict[str, Any]:
+def _player(
+    replay: Replay, counts: np.ndarray, penalty: np.ndarray | None, frames: Any, events: list[dict[str, Any]]
+) -> dict[str, Any]:
     def values(array):
         return [round(float(value), 4) for value in array]
 
@@ -191,6 +220,7 @@ def _player(replay: Replay, counts: np.ndarray, penalty: np.ndarray | None, fram
         "violations": [0, *np.cumsum(counts).tolist()],
         "penalty": None if penalty is None else values(penalty),
         "actions": [replay.env.describe(int(action), replay.outcome(t)) for t, action in enumerate(replay.actions)],
+        "events": events,
         "speed": 4 if frames is None else 10,
         "film": frames and {
             "at": frames.positions,

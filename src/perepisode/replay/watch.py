@@ -7,6 +7,7 @@ from perepisode import environments
 from perepisode.config import ConfigError
 from perepisode.environments import check_env
 from perepisode.replay import page
+from perepisode.replay.captions import captions, summary
 from perepisode.replay.episode import Replay, differences, replay
 from perepisode.replay.selection import SelectedEpisode, select
 
@@ -40,8 +41,10 @@ def watch(
     for index, (episode, replayed) in enumerate(replays):
         found = differences(episode.row, replayed)
         verdict = "reproduced exactly" if not found else "NOT reproduced: " + "; ".join(map(str, found))
-        log(f"episode {index + 1} of {len(replays)}, row {episode.row_number}: {verdict}")
-        views.append(page.view(index, episode, replayed, found))
+        described = replayed.described()
+        told = summary(captions(described, episode.row["dilemma"]))
+        log(f"episode {index + 1} of {len(replays)}, row {episode.row_number}: {'; '.join([verdict, *told])}")
+        views.append(page.view(index, episode, replayed, found, described))
     return page.write(Path(out), selection, views)
 
 

@@ -7,6 +7,7 @@ None.  Your own script declares in the same way before it builds a page (docs/ho
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,12 +52,10 @@ def figure(title: str) -> Callable:
 
     def declared(draw: Callable[[Case], Drawing | str | None]):
         def block(case: Case) -> Shown:
-            drawing = draw(case)
-            if isinstance(drawing, Drawing):
-                return drawn(f"{draw.__name__}_{slug(case.view.dilemma)}", drawing.title or title, drawing)
-            if drawing is None or isinstance(drawing, str):
-                return drawing
-            raise TypeError(f"{draw.__name__} returned a {type(drawing).__name__}; return a Drawing, a string or None")
+            shown = drawn(f"{draw.__name__}_{slug(case.view.dilemma)}", title, partial(draw, case))
+            if isinstance(shown, Drawn | str | None):
+                return shown
+            raise TypeError(f"{draw.__name__} returned a {type(shown).__name__}; return a Drawing, a string or None")
 
         _add(draw.__name__, block)
         return draw
@@ -146,7 +145,9 @@ def budget_sweep(case: Case) -> Drawing | str:
 
 @figure("The ESR family on the frontier")
 def esr_family(case: Case) -> Drawing | None:
-    return figures.esr_family(case.view) if len(case.view.of(*esr())) > 1 else None
+    """For the variants of ESR; the frontier shows ESR alone as well."""
+    methods = {point.method for point in case.view.of(*esr())}
+    return figures.esr_family(case.view) if len(methods) > 1 else None
 
 
 @table

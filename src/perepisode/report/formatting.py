@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterable
 
-_MANY = ("three", "four", "five", "six", "seven", "eight", "nine")
-_SMALL = dict(enumerate(("no", "one", "two", *_MANY)))
+_SMALL = dict(enumerate(("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")))
 
 
 def slug(text: str) -> str:
@@ -41,19 +40,14 @@ def percent(share: float, half: float = float("nan"), digits: int = 1) -> str:
     return text if half != half else f"{text}\u00a0±\u00a0{100 * half:.{digits}f}"
 
 
-def times(ratio: float) -> str:
-    """A ratio in words: "twice", "three times", "1.4 times"."""
-    if not ratio < float("inf"):
-        return "–"
-    for whole, word in enumerate(("twice", *(f"{many} times" for many in _MANY)), start=2):
-        if abs(ratio / whole - 1) <= 0.05:
-            return word
-    return f"{ratio:.{0 if ratio >= 10 else 1}f} times"
-
-
 def factor(ratio: float) -> str:
-    """ "1.9 times"."""
+    """ "1.9 times", in a sentence."""
     return f"{ratio:.{0 if ratio >= 10 else 1}f} times" if ratio < float("inf") else "–"
+
+
+def multiple(ratio: float) -> str:
+    """The same in a table: "2.0 ×", "11 ×"."""
+    return f"{ratio:.{0 if ratio >= 10 else 1}f}\u00a0×" if ratio < float("inf") else "–"
 
 
 def share_interval(mean: float, low: float, high: float) -> str:

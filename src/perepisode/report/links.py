@@ -1,10 +1,12 @@
 """Shared by the pages of reports and of replays: templates, and the links from one to the other."""
 
+import re
 from pathlib import Path
 
 from perepisode import safe_io
 from perepisode.config import ConfigError
 
+_LINK = re.compile(r"\[(?P<text>[^][]+)\]\((?P<address>(https://)?[\w.~#%-][\w./~#%-]*)\)")
 TITLES = "titles.json"  # next to a page of replays, for reports that link to it
 
 
@@ -17,6 +19,18 @@ def render(template: Path, **variables) -> str:
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     return environment.get_template(template.name).render(**variables)
+
+
+def links_in(text: str) -> list[tuple[str, str]]:
+    """The text in pieces with the address of each, "" for plain text: `[text](address)` as in Markdown.
+
+    An author's text is untrusted: an address is a relative path or begins with https://.
+    """
+    pieces, end = [], 0
+    for found in _LINK.finditer(text):
+        pieces += [(text[end : found.start()], ""), (found["text"], found["address"])]
+        end = found.end()
+    return [piece for piece in (*pieces, (text[end:], "")) if piece[0]]
 
 
 def titles(page: Path) -> list[str]:

@@ -19,8 +19,9 @@ from perepisode.report import exports, findings
 from perepisode.report.blocks import Inputs
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import Drawn
-from perepisode.report.links import render, titles
-from perepisode.report.sections import Section
+from perepisode.report.formatting import listed
+from perepisode.report.links import links_in, render, titles
+from perepisode.report.sections import Section, glossary
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import distilled, matched
 from perepisode.report.statistics.analysis_plan import UNPLANNED, AnalysisPlan
@@ -38,7 +39,8 @@ TEXT_COLUMNS = (
     "Tails differ", "Clearest at", "Entry",
 )  # fmt: skip
 # collapsed: for experts, or about the measurement
-FURTHER = ("budget_sweep_", "matched_wider_", "matched_interpolated_", "hypervolume_", "apart_")
+FURTHER = ("budget_sweep_", "matched_wider_", "matched_interpolated_", "esr_family_", "hypervolume_", "apart_")
+MAX_FILES = 3  # named at the top
 FOLDED = ("training", "utilities", "optima", "measuring", "paper", "reading", "not-shown")
 
 
@@ -140,6 +142,7 @@ def write(
     variables = {
         "title": f"Per-episode report: {about}",
         "kicker": about,
+        "glossary": glossary(inputs),
         "finding": finding,
         "picture": first_picture(content),
         "sections": content,
@@ -151,6 +154,7 @@ def write(
         "files": lambda block: exports.files(block, formats),
         "literal": _literal,
         "text_columns": TEXT_COLUMNS,
+        "links_in": links_in,
         "zip": zip,
         "unbroken": unbroken,
         "relative": partial(os.path.relpath, start=out),
@@ -177,7 +181,15 @@ def kicker(inputs: Inputs) -> str:
     agents = sum(len(view.points) for view in inputs.views)
     names = ", ".join(dilemma_name(view.dilemma) for view in inputs.views)
     rows = f"{inputs.episodes.rows:,}".replace(",", "\u2009")
-    return f"{inputs.episodes.environment} · {names} · {agents} agents · {rows} episodes"
+    return f"{_origin(inputs)} · {names} · {agents} agents · {rows} episodes"
+
+
+def _origin(inputs: Inputs) -> str:
+    """The environment; of another library's table, which does not name it, the user's files."""
+    if not inputs.views[0].external:
+        return inputs.episodes.environment
+    files = [safe_io.printable(Path(file["path"]).name) for file in inputs.episodes.provenance if file.get("path")]
+    return listed(files if len(files) <= MAX_FILES else [files[0], f"{len(files) - 1} more files"]) or "episodes"
 
 
 def unbroken(text: str) -> str:

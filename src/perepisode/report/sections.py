@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from perepisode.evaluation import verdicts
+from perepisode.methods import METHODS
 from perepisode.report import measurement, tables
 from perepisode.report.blocks import BLOCKS, Case, Inputs, Shown
 from perepisode.report.drawing import figures, training_figures
@@ -17,7 +19,7 @@ from perepisode.report.formatting import listed, slug
 from perepisode.report.statistics import curves as training
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.points import View
-from perepisode.report.style import dilemma_name, reference_of
+from perepisode.report.style import dilemma_name, label, reference_of
 
 MAX_CURVES = 8  # lines that stay readable in one panel
 NOT_BINDING = (
@@ -43,6 +45,18 @@ class Section:
             elif block is not None:
                 self.blocks.append(block)
         return self
+
+
+def glossary(inputs: Inputs) -> list[tuple[str, str]]:
+    """The methods on the page and the words in their names, each explained in one line."""
+    points = [point for view in inputs.views for point in view.points]
+    methods = dict.fromkeys(point.method for point in points)
+    found = [(label(name), METHODS[name].explanation) for name in methods if name in METHODS]
+    if any("scaled obs" in point.arm for point in points):
+        found.append(("scaled obs", "observes the accrued return and violations on a larger scale than the paper's."))
+    measure = inputs.views[0].measure
+    found.append((measure.cvar_heading, f"conditional value at risk: the mean over the {measure.worst_episodes}."))
+    return [entry for entry in found if entry[1]]
 
 
 def sections(inputs: Inputs) -> list[Section]:
@@ -91,7 +105,7 @@ def _dilemma(view: View, inputs: Inputs) -> Iterator[Shown]:
 def _together(inputs: Inputs) -> Iterator[Shown]:
     binding = [view for view in inputs.views if view.binds]
     if len(binding) > 1:
-        yield drawn("frontiers", "Frontiers side by side", figures.both_frontiers(binding))
+        yield drawn("frontiers", "Frontiers side by side", partial(figures.both_frontiers, binding))
 
 
 def _training(inputs: Inputs) -> Iterator[Shown]:
@@ -110,12 +124,12 @@ def _training(inputs: Inputs) -> Iterator[Shown]:
         if not any(method != "unconstrained" for method, _ in groups):
             yield f"{name}: the run folders have no training curves."
             continue
-        drawing = training_figures.training_curves(_chosen_curves(groups, view))
-        yield drawn(f"training_{slug(view.dilemma)}", f"Training on {name}", drawing)
+        draw = partial(training_figures.training_curves, _chosen_curves(groups, view))
+        yield drawn(f"training_{slug(view.dilemma)}", f"Training on {name}", draw)
         duals = {key: group for key, group in groups.items() if any(curve.has("lambda") for curve in group)}
         if duals:
-            drawing = training_figures.multipliers(duals)
-            yield drawn(f"multiplier_{slug(view.dilemma)}", f"Multiplier λ on {name}", drawing)
+            draw = partial(training_figures.multipliers, duals)
+            yield drawn(f"multiplier_{slug(view.dilemma)}", f"Multiplier λ on {name}", draw)
 
 
 def _chosen_curves(groups: dict, view: View) -> dict:
@@ -130,8 +144,8 @@ def _chosen_curves(groups: dict, view: View) -> dict:
 def _utilities(inputs: Inputs) -> Shown:
     if not inputs.utilities:
         return "Utility slices are omitted: no distilled utility was given."
-    drawing = training_figures.utility_slices(inputs.utilities)
-    return drawn("utility_slices", "Utility at fixed violation counts", drawing)
+    draw = partial(training_figures.utility_slices, inputs.utilities)
+    return drawn("utility_slices", "Utility at fixed violation counts", draw)
 
 
 def _measuring(inputs: Inputs) -> list[Shown]:

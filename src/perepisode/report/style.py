@@ -41,9 +41,9 @@ PALETTE = {
 }
 _MARKERS = "s^DvhPp<Xd*oH>8"
 PAPER, INK, TEXT, EDGE, FAINT, GRID = "#ffffff", "#222222", "#555555", "#777777", "#8c8c8c", "#e6e6e6"
-BAND, BAND_TEXT, OVER = "#f3ead2", "#7d621a", "#b3261e"  # matched returns; over the budget
+BAND, OVER = "#f3ead2", "#b3261e"  # matched returns; over the budget
 GREYS = {PAPER: "#14181d", INK: "#e6e9ec", TEXT: "#b4bcc4", EDGE: "#8f979f", FAINT: "#828a92", GRID: "#30363d"}
-_DARK = {**PALETTE, **GREYS, BAND: "#3b3421", BAND_TEXT: "#e3c878", OVER: "#ff8f85"}
+_DARK = {**PALETTE, **GREYS, BAND: "#3b3421", OVER: "#ff8f85"}
 _ON_PAGE: ContextVar[tuple[str, ...]] = ContextVar("methods of the page, in order of appearance", default=())
 _NAMES: ContextVar[Mapping[str, str]] = ContextVar("the user's names of methods", default={})  # noqa: B039
 

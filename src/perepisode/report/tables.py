@@ -348,7 +348,7 @@ def _tails(
     for name in ("returns", "mean", "p_any", "p_over", "std", "cvar"):
         frame[[name, f"{name}_ci"]] = [getattr(one, name)[:2] for one in tails]
     frame["welch_t"] = [np.nan if test is None else test.t for test in tests]
-    frame["welch_p"] = p
+    frame["p"] = p
     return {
         heading: cells for heading, cells in shown.items() if heading and _informative(measure, heading, cells)
     }, frame
@@ -417,7 +417,6 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
         counted,
         {dilemma_name(name): [number(row[f"violations_{name}"]) for row in rows] for name in others},
         {
-            "Utility": [number(row["utility"]) for row in rows],
             "Seeds": [str(row["seeds"]) for row in rows],
             "Episodes": [str(row["episodes"]) for row in rows],
         },
@@ -428,6 +427,8 @@ def complete(view: View, dilemmas: tuple[str, ...]) -> Table:
     if others:
         names = " and ".join(dilemma_name(name) for name in others)
         note += f" {names}: violations per episode of the dilemmas that the agent was not trained for."
+    if any(row["utility"] == row["utility"] for row in rows):
+        note += " The CSV also has utilities; they are comparable between the settings of one method only."
     methods = [point.method for point in points]
     return Table(f"complete_{slug(view.dilemma)}", "All agents", note, shown, frame, methods, wide=True)
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perepisode.config import SweepGrid
-from perepisode.environments.base import Environment, Footprint, Key, Outcome, SparseOneHot, register_env
+from perepisode.environments.base import Environment, Footprint, Key, Outcome, SparseOneHot, Violation, register_env
 from perepisode.environments.craftax import observation
 from perepisode.environments.craftax.detectors import (
     NORMS,
@@ -74,7 +74,7 @@ class Craftax(Environment):
         return CraftaxState(game=game, harvested=jnp.int32(0))
 
     def step(self, key: Key, state: CraftaxState, action: jax.Array) -> tuple[CraftaxState, Outcome]:
-        game, reward, events = self._advance(key, state.game, action)
+        game, reward, events = self.advance(key, state.game, action)
         violations = count_all(self.detectors, events, state.harvested)
         outcome = Outcome(
             task_reward=reward,
@@ -113,6 +113,11 @@ class Craftax(Environment):
     def describe(self, action: int, outcome: Outcome) -> str:
         return _action_names()[action]
 
+    def describe_violations(
+        self, key: Key, before: CraftaxState, action: int, after: CraftaxState, outcome: Outcome
+    ) -> list[Violation]:
+        return list(_imported("violations").describe(self, key, before, action, after, outcome))
+
     def draw(self, state: CraftaxState) -> jax.Array:
         return _imported("render").draw(state.game)
 
@@ -120,7 +125,8 @@ class Craftax(Environment):
         """Constant for the default options (a test compares with tracing): importing the game starts a device."""
         return Footprint(state=65_920, observation=430, features=8268)
 
-    def _advance(self, key: Key, game, action: jax.Array):
+    def advance(self, key: Key, game, action: jax.Array) -> tuple[Any, jax.Array, Events]:
+        """One step of the game: the next state, the reward and the events that the detectors count."""
         if self.engine == "upstream":
             return _upstream().step(key, game, action)
         fast = _fast()

@@ -12,7 +12,10 @@ from perepisode.pytree import pytree
 
 @pytree
 class Events:
-    """The deaths of one step: `killed_*` is exact, `paper_*` is mask cleared and health <= 0 over the whole step."""
+    """The deaths of one step: `killed_*` is exact, `paper_*` is mask cleared and health <= 0 over the whole step.
+
+    Only replays read `died_at` and `by_hand`; a compiled step without them does not compute them.
+    """
 
     killed_passive: jax.Array  # bool[3]: melee (A & ~B) or projectile (B & ~C & health <= 0)
     killed_melee: jax.Array  # bool[3]
@@ -22,5 +25,7 @@ class Events:
     paper_ranged: jax.Array  # bool[2]
     melee_offset: jax.Array  # int32[3, 2]: mob position minus player position, both in phase A
     ranged_offset: jax.Array  # int32[2, 2]
+    died_at: dict[str, jax.Array]  # by class, int32[slot, 2]: where a killed mob was when it died
+    by_hand: dict[str, jax.Array]  # by class, bool[slot]: killed by the player's blow, not by a projectile
     despawned: jax.Array  # int32: mobs of all three classes gone with health > 0 (B & ~C)
     wood_harvested: jax.Array  # int32, max(0, change of wood): exact, wood only rises by harvesting

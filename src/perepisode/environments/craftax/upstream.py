@@ -107,6 +107,8 @@ def _events(before: EnvState, a: EnvState, b: EnvState, c: EnvState, after: EnvS
         paper_ranged=ranged.paper,
         melee_offset=a.melee_mobs.position[floor] - a.player_position,
         ranged_offset=a.ranged_mobs.position[floor] - a.player_position,
+        died_at={"passive": passive.died_at, "melee": melee.died_at, "ranged": ranged.died_at},
+        by_hand={"passive": passive.by_hand, "melee": melee.by_hand, "ranged": ranged.by_hand},
         despawned=passive.despawned + melee.despawned + ranged.despawned,
         wood_harvested=jnp.maximum(after.inventory.wood - before.inventory.wood, 0).astype(jnp.int32),
     )
@@ -117,15 +119,19 @@ class _Deaths(NamedTuple):
 
     killed: jax.Array  # bool[slot]
     paper: jax.Array  # bool[slot], killed according to the paper's detector
+    died_at: jax.Array  # int32[slot, 2]
+    by_hand: jax.Array  # bool[slot]
     despawned: jax.Array  # int32
 
 
 def _deaths(a: Mobs, b: Mobs, c: Mobs, after: Mobs, floor: jax.Array) -> _Deaths:
-    by_melee = a.mask[floor] & ~b.mask[floor]
+    by_hand = a.mask[floor] & ~b.mask[floor]
     gone_later = b.mask[floor] & ~c.mask[floor]
     dead = c.health[floor] <= 0
     return _Deaths(
-        killed=by_melee | (gone_later & dead),
+        killed=by_hand | (gone_later & dead),
         paper=a.mask[floor] & ~after.mask[floor] & (after.health[floor] <= 0),
+        died_at=jnp.where(by_hand[:, None], a.position[floor], c.position[floor]),
+        by_hand=by_hand,
         despawned=(gone_later & ~dead).sum(dtype=jnp.int32),
     )

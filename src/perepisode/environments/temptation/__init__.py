@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perepisode.config import EvalConfig, PPOConfig, SweepGrid
-from perepisode.environments.base import EndCause, Environment, Footprint, Outcome, register_env
+from perepisode.environments.base import EndCause, Environment, Footprint, Outcome, Violation, register_env
 from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree
 from perepisode.settings import setting
@@ -90,6 +90,9 @@ class Temptation(Environment):
 
     def describe(self, action, outcome):
         return "yields" if outcome.violations[0] else "resists" if outcome.info["offers"] else "works"
+
+    def describe_violations(self, key, before, action, after, outcome):
+        return [Violation("temptation", f"accepts an offer that pays {float(before.gain):.2f}")]
 
     def stake(self, state):
         return jnp.where(state.present, state.gain, 0.0)

@@ -1,24 +1,22 @@
-"""Shared by all figures: style, size, files, inline SVG that follows the page's colours, labels of points."""
+"""Shared by all figures: style, size, files, inline SVG that follows the page's colours."""
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 
-from perepisode.report.style import INK, PAPER, on_dark
+from perepisode.report.style import on_dark
 
-WIDTH = 6.0  # inches: text stays legible on a phone, where the figure is as wide as the screen
+WIDTH, NARROW = 6.0, 4.2  # inches, on a desktop and on a phone: the same type is legible on both
 DPI = 200
-_HALO = [withStroke(linewidth=2.2, foreground=PAPER)]
+_WIDTH: ContextVar[float] = ContextVar("width of the figures that are being drawn", default=WIDTH)
 _STYLE = Path(__file__).with_name("report.mplstyle")
 _COLOUR = re.compile(r"(?<=: )#[0-9a-f]{6}\b")  # after a property name, which an address lacks
 
@@ -40,6 +38,7 @@ class Drawn:
     title: str
     caption: str
     svg: str
+    narrow: str  # the SVG for phones
     frame: pd.DataFrame
     figure: Figure
 
@@ -52,16 +51,40 @@ def style():
     return mpl.rc_context(fname=_STYLE)
 
 
+def is_narrow() -> bool:
+    """Whether the figure is being drawn for a phone."""
+    return _WIDTH.get() < WIDTH
+
+
 def sheet(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Figure, Any]:
     """A figure as wide as the page, and what `subplots` returns."""
-    figure = Figure((WIDTH, height), layout="constrained")
+    figure = Figure((_WIDTH.get(), height), layout="constrained")
     return figure, figure.subplots(rows, columns, **options)
 
 
-def drawn(name: str, title: str, drawing: Drawing) -> Drawn:
-    svg = to_svg(drawing.figure, name)
+def row_of_panels(height: float, number: int, **options) -> tuple[Figure, Any]:
+    """A figure with panels side by side, on a phone one below the other."""
+    if is_narrow():
+        figure, panels = sheet(0.4 + 0.8 * height * number, number, 1, squeeze=False, **options)
+        return figure, panels[:, 0]
+    figure, panels = sheet(height, 1, number, squeeze=False, **options)
+    return figure, panels[0]
+
+
+def drawn(name: str, title: str, draw: Callable[[], Drawing | str | None]) -> Drawn | str | None:
+    """A figure drawn twice: for a page and its files, and for a phone; or what `draw` returns instead."""
+    drawing = draw()
+    if not isinstance(drawing, Drawing):
+        return drawing
+    before = _WIDTH.set(NARROW)
+    try:
+        again = draw()
+    finally:
+        _WIDTH.reset(before)
+    assert isinstance(again, Drawing)
+    svg, narrow = to_svg(drawing.figure, name), to_svg(again.figure, f"{name}-narrow")
     drawing.figure.set_layout_engine("none")  # keep this layout in every file
-    return Drawn(name, title, drawing.caption, svg, drawing.frame, drawing.figure)
+    return Drawn(name, drawing.title or title, drawing.caption, svg, narrow, drawing.frame, drawing.figure)
 
 
 def to_svg(figure: Figure, name: str) -> str:
@@ -104,34 +127,3 @@ def following(svg: str) -> str:
 def dark_colours(texts: Iterable[str]) -> dict[str, str]:
     """Every colour in these texts, and its replacement on a dark page."""
     return {colour: on_dark(colour) for colour in sorted({found for text in texts for found in _COLOUR.findall(text)})}
-
-
-def name_points(axes: Axes, named: Sequence[tuple[float, float, str]]) -> set[str]:
-    """Write each (x, y, name) next to its point where it overlaps neither a name, a point nor the frame.
-
-    Earlier entries have priority; a name without room is omitted.  Returns the names that are written.
-    """
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    figure.draw_without_rendering()
-    scale = figure.dpi / 72
-    positions = axes.transData.transform([(x, y) for x, y, _ in named]) / scale if named else []
-    frame = np.array(axes.get_window_extent().extents) / scale
-    taken = [(px - 4, py - 4, px + 4, py + 4) for px, py in positions]
-    written = set()
-    for (x, y, name), (px, py) in zip(named, positions):
-        wide, high = 5.2 * len(name), 9.0
-        for dx, dy in ((6, -12), (6, 4), (-6 - wide, 4), (-6 - wide, -12), (-wide / 2, 8), (-wide / 2, -17)):
-            box = (px + dx, py + dy, px + dx + wide, py + dy + high)
-            inside = frame[0] <= box[0] and box[2] <= frame[2] and frame[1] <= box[1] and box[3] <= frame[3]
-            if inside and not any(_overlap(box, other) for other in taken):
-                taken.append(box)
-                written.add(name)
-                axes.annotate(name, (x, y), (dx, dy), textcoords="offset points", fontsize=8.5, color=INK,
-                              path_effects=_HALO, zorder=6)  # fmt: skip
-                break
-    return written
-
-
-def _overlap(one: tuple, other: tuple) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

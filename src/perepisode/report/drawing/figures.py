@@ -14,14 +14,13 @@ from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
 from perepisode.methods import ConstraintType
 from perepisode.report.drawing import marks
-from perepisode.report.drawing.canvas import Drawing, name_points, sheet
+from perepisode.report.drawing.canvas import Drawing, row_of_panels, sheet
 from perepisode.report.drawing.marks import draw_points, halves, mean_of, name_of, over_seeds
 from perepisode.report.formatting import percent
 from perepisode.report.statistics import matched
 from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import (
     BAND,
-    BAND_TEXT,
     FAINT,
     GRID,
     INK,
@@ -43,30 +42,43 @@ def frontier(view: View, chosen: Point, exact: Sequence[dict]) -> Drawing:
     _draw_methods(axes, view, view.methods)
     marks.draw_exact(axes, exact, "return")
     axes.set_xlim(left=-0.03 * axes.get_xlim()[1])
+    cut = _cut_intervals(axes, view.main)
     named = [*compared, *(point for point in view.main if point not in compared)]
-    written = name_points(axes, [(mean_of(point), point.mean_return, name_of(point)) for point in named])
     matching = [point for point in compared if matched.is_matched(matched.RETURN, chosen, point)]
     name = dilemma_name(view.dilemma)
     caption = f"{name}: mean return against mean {view.measure.per_episode}{over_seeds(view.main)}."
+    if cut:
+        caption += " Intervals are cut off at the frame."
     if len(matching) > 1:
         _matched_band(axes, matching)
         caption += f" Band: agents matched with {chosen.label} in return."
     if _percent_axis(axes, view):
         caption += " Right axis: share of the unconstrained return."
-    marks.legend(axes, written, loc="lower right")
+    marks.name_all(axes, [(mean_of(point), point.mean_return, name_of(point)) for point in named])
     return Drawing(figure, _frontier_frame(view), caption)
+
+
+def _cut_intervals(axes: Axes, points: Sequence[Point]) -> bool:
+    """Limit the axis of returns to the means and as much of wide intervals as of others; whether one is cut."""
+    means, halves = np.transpose([np.nan_to_num(point.return_interval[:2]) for point in points])
+    shown = np.minimum(halves, max(np.ptp(means) / 2, np.median(halves)))
+    low, high = (means - shown).min(), (means + shown).max()
+    if not (shown < halves).any() or low == high:
+        return False
+    axes.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+    bottom, top = axes.get_ylim()
+    return bool((means - halves < bottom).any() or (means + halves > top).any())
 
 
 def both_frontiers(views: Sequence[View]) -> Drawing:
     """The frontiers of all binding dilemmas side by side."""
-    figure, (panels,) = sheet(3.6, 1, len(views), squeeze=False)
+    figure, panels = row_of_panels(3.6, len(views))
     for axes, view in zip(panels, views):
         _draw_methods(axes, view, view.methods)
         axes.set_title(dilemma_name(view.dilemma), loc="left")
-    for axes in panels[1:]:
         axes.set_ylabel("")
-    handles = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels())}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+    figure.supylabel("mean return", fontsize=10)
+    marks.legend_below(*panels)
     frame = pd.concat([_frontier_frame(view).assign(dilemma=view.dilemma) for view in views])
     seeds = over_seeds([point for view in views for point in view.main])
     return Drawing(figure, frame, f"Return against violations per episode on every binding dilemma{seeds}.")
@@ -85,9 +97,8 @@ def esr_family(view: View) -> Drawing:
         axes.plot(others[:, 1], others[:, 0], "o", color=FAINT, ms=4)
     family = view.of(*esr())
     _draw_methods(axes, view, dict.fromkeys(point.method for point in family))
-    written = name_points(axes, [(mean_of(point), point.mean_return, name_of(point)) for point in family])
     _percent_axis(axes, view)
-    marks.legend(axes, written, loc="lower right")
+    marks.name_all(axes, [(mean_of(point), point.mean_return, name_of(point)) for point in family])
     return Drawing(figure, _frontier_frame(view), "ESR agents and the frontier of all other methods (pale).")
 
 
@@ -155,7 +166,7 @@ def budget_sweep(view: View) -> Drawing:
     top.set_ylabel("mean return")
     bottom.set(xlabel="budget (violations per episode)", ylabel=f"{view.measure.cvar_heading} ({view.measure.name})")
     bottom.set_ylim(bottom=0)
-    figure.legend(*bottom.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    marks.legend_below(bottom)
     caption = (
         "Return and tail for larger budgets: per episode (k) or in expectation (d). Below the dashed line, even the "
         f"{view.measure.worst_episodes} keep the budget on average."
@@ -166,11 +177,7 @@ def budget_sweep(view: View) -> Drawing:
 def _matched_band(axes: Axes, points: Sequence[Point]) -> None:
     returns = [point.mean_return for point in points]
     pad = 0.02 * np.ptp(axes.get_ylim())
-    axes.axhspan(min(returns) - pad, max(returns) + pad, color=BAND, zorder=0, lw=0)
-    axes.text(
-        0.995, max(returns) + pad, "matched return", transform=axes.get_yaxis_transform(), ha="right",
-        va="bottom", fontsize=9, color=BAND_TEXT,
-    )  # fmt: skip
+    axes.axhspan(min(returns) - pad, max(returns) + pad, color=BAND, zorder=0, lw=0, label="matched return")
 
 
 def _percent_axis(axes: Axes, view: View) -> bool:

@@ -1,8 +1,8 @@
 """Shared by figures: agents as points with intervals, exact optima, limits, axes, legends."""
 
 import itertools
+import textwrap
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,10 +12,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from perepisode import metrics
 from perepisode.evaluation.compare import Interval
 from perepisode.report.cost_measure import CostMeasure
+from perepisode.report.drawing.names import name_points
 from perepisode.report.statistics.points import Point
 from perepisode.report.style import INK, OVER, look, per_episode, sweeps
 
-FIT = 5  # entries that a legend inside the axes has room for
+LETTER, HANDLE = 4.9, 46.0  # points: the width of a letter in a legend, and of what is before it
 
 
 def draw_points(
@@ -90,26 +91,33 @@ def plain_log_ticks(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def legend(axes: Axes, written: Collection[str] = (), **options) -> None:
-    """A legend of everything not `written` next to its mark; below the figure if it has too many entries."""
-    entries = {label: handle for handle, label in zip(*axes.get_legend_handles_labels()) if label not in written}
-    if len(entries) > FIT:
-        _below(axes, entries)
-    elif entries:
-        axes.legend(entries.values(), entries.keys(), **options)
-
-
-def legend_below(axes: Axes) -> None:
-    """A legend of all lines below the figure."""
-    if entries := {label: handle for handle, label in zip(*axes.get_legend_handles_labels())}:
-        _below(axes, entries, handlelength=3.2)
-
-
-def _below(axes: Axes, entries: dict[str, Any], **options) -> None:
-    """Covers no line; the figure grows by the height of the legend."""
+def name_all(axes: Axes, named: Sequence[tuple[float, float, str]]) -> None:
+    """Names next to points, and a legend below of everything that is not named there."""
     figure = axes.get_figure(root=True)
     assert figure is not None
-    columns = 3 if max(map(len, entries)) < 20 else 2
-    more = -(-len(entries) // columns) - 2
-    figure.set_figheight(figure.get_figheight() + 0.2 * max(0, more))
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, **options)
+    written, height = {name for *_, name in named}, figure.get_figheight()
+    while True:
+        legend_below(axes, written=written)  # makes the axes smaller, so it comes first
+        texts = name_points(axes, named)
+        if written <= (placed := {text.get_text() for text in texts}):
+            return
+        for artist in (*texts, *figure.legends):
+            artist.remove()
+        figure.set_figheight(height)
+        written &= placed
+
+
+def legend_below(*panels: Axes, written: Collection[str] = (), **options) -> None:
+    """A legend below the figure, where it covers nothing, of everything not `written` next to its mark."""
+    figure = panels[0].get_figure(root=True)
+    assert figure is not None
+    labelled = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels())}
+    entries = {label: handle for label, handle in labelled.items() if label not in written}
+    if not entries:
+        return
+    room = 72 * figure.get_figwidth()
+    columns = max(1, min(3, len(entries), int(room / (LETTER * max(map(len, entries)) + HANDLE))))
+    labels = [textwrap.fill(label, int((room - HANDLE) / LETTER)) for label in entries]
+    rows = -(-len(entries) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.2 * max(0, rows - 2))
+    figure.legend(entries.values(), labels, loc="outside lower center", ncols=columns, **options)

@@ -12,8 +12,9 @@ from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
 from perepisode.report.cost_measure import CostMeasure
 from perepisode.report.drawing import marks
-from perepisode.report.drawing.canvas import Drawing, name_points, sheet
+from perepisode.report.drawing.canvas import Drawing, sheet
 from perepisode.report.drawing.marks import mean_of, name_of
+from perepisode.report.formatting import listed, multiple
 from perepisode.report.statistics import matched, pairs, tails
 from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import FAINT, INK, look, sweeps
@@ -25,6 +26,7 @@ LAWS = (
 RARE = 0.05  # a share that a linear axis cannot show
 FAR = 100.0  # times the median: larger costs need a logarithmic axis
 FAR_OUT = 1.5  # times the range of all others: not drawn
+ROUNDING = 1e-9
 STEEP = 10.0  # times the smallest CVaR: needs a logarithmic axis
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # alphas
 
@@ -38,8 +40,7 @@ def tail(view: View, exact: Sequence[dict]) -> Drawing:
         f"{marks.over_seeds(view.main)}: agents with equal means differ in height only."
     )
     if measure.is_count:
-        _draw_laws(axes, shown)
-        caption += " Dotted: independent violations. No run can lie below the broad line."
+        caption += f" Dotted: independent violations. {_draw_laws(axes, shown)}"
     for method, own in itertools.groupby(shown, lambda point: point.method):
         _draw_tails(axes, method, sorted(own, key=mean_of))
     if any(sweeps(method) and len(view.of(method)) > 1 for method in view.methods):
@@ -53,8 +54,7 @@ def tail(view: View, exact: Sequence[dict]) -> Drawing:
         listed = [f"{p.label} (mean {measure.text(mean_of(p))}, {name} {measure.text(p.tail.mean)})" for p in far]
         caption += f" Outside the frame: {', '.join(listed)}."
     names = [(mean_of(point), point.tail.mean, name_of(point)) for point in shown]
-    written = name_points(axes, [*_draw_clearest(axes, view), *names])
-    marks.legend(axes, written, loc="upper left")  # where the CVaR would be far above the mean
+    marks.name_all(axes, [*_draw_clearest(axes, view), *names])
     return Drawing(figure, pd.DataFrame([_tail_row(point) for point in view.main]), caption)
 
 
@@ -88,15 +88,34 @@ def _draw_clearest(axes: Axes, view: View) -> list[tuple[float, float, str]]:
                   zorder=3)  # fmt: skip
     middle = ((low[0] + high[0]) / 2, (low[1] + high[1]) / 2)
     name = view.measure._replace(alpha=pair.level.level).cvar_heading
-    return [(*middle, f"{pair.ratio:.1f} × the {name}")]
+    return [(*middle, f"{multiple(pair.ratio)} the {name}")]
 
 
-def _draw_laws(axes: Axes, points: Sequence[Point]) -> None:
-    """The CVaRs that a mean implies; the bound is for the largest tail share, so that no run lies below it."""
-    means = np.linspace(0, max(map(mean_of, points)), 400)
+def _draw_laws(axes: Axes, points: Sequence[Point]) -> str:
+    """The CVaRs that a mean implies, and a sentence on the bound.
+
+    The bound is for the largest tail share, so that no run lies below it.  It is not convex, so the mean over runs with
+    different means may: the runs of such an agent are drawn too.
+    """
     share = max(point.measure.tail_share(seed.counts.size) for point in points for seed in point.seeds)
+    below = [point for point in points if point.tail.mean < metrics.least_cvar(mean_of(point), share) - ROUNDING]
+    most = max([*map(mean_of, points), *(mean for point in below for mean in point.per_seed(metrics.mean))])
+    corners = [whole + part for whole in range(int(most) + 1) for part in (0, share) if whole + part <= most]
+    means = np.union1d(np.linspace(0, most, 400), corners)
     for label, law, line in LAWS:
         axes.plot(means, [law(mean, share) for mean in means], color=FAINT, label=label, zorder=1, **line)
+    for point in below:
+        axes.plot(point.per_seed(metrics.mean), point.tails, "o", color=look(point.method).colour, ms=3.5, mfc="none",
+                  label="single run", zorder=3)  # fmt: skip
+    promise = "No single run can lie below the broad line."
+    if not below:
+        return promise
+    names = listed(point.label for point in below)
+    lies, its = ("lies", "its") if len(below) == 1 else ("lie", "their")
+    return (
+        f"{promise} The mean over runs may, if the runs differ in their means: {names} {lies} below it, and {its} runs "
+        "(small circles) do not."
+    )
 
 
 def _tail_row(point: Point) -> dict:
@@ -140,7 +159,7 @@ def exceedance(points: Sequence[Point], allowed: float) -> Drawing:
     axes.text(1.0, measure.alpha, f"worst {100 * measure.alpha:g} %", transform=axes.get_yaxis_transform(), ha="right",
               va="bottom", fontsize=9, color=INK)  # fmt: skip
     caption += _draw_levels(axes, points, allowed)
-    marks.legend_below(axes)
+    marks.legend_below(axes, handlelength=3.2)
     return Drawing(figure, pd.concat(map(_exceedance_frame, points, curves), ignore_index=True), caption)
 
 
@@ -204,7 +223,7 @@ def levels(points: Sequence[Point]) -> Drawing:
     axes.text(measure.alpha, 1.0, measure.cvar_heading, transform=axes.get_xaxis_transform(), ha="center", va="bottom",
               fontsize=9, color=INK)  # fmt: skip
     axes.set(xlabel="share of episodes, the worst first", ylabel=f"CVaR ({measure.name})")
-    marks.legend_below(axes)
+    marks.legend_below(axes, handlelength=3.2)
     caption = "CVaR, the mean over the worst episodes, from the worst 1 % to the worst 50 %."
     if any(len(point.seeds) > 1 for point in points):
         caption += " Bands: 95 % t intervals over seeds, cut off at the frame."

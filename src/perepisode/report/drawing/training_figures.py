@@ -5,7 +5,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from perepisode.report.drawing.canvas import Drawing, sheet
+from perepisode.report.drawing import marks
+from perepisode.report.drawing.canvas import Drawing, row_of_panels, sheet
 from perepisode.report.statistics.curves import Curve
 from perepisode.report.statistics.distilled import Utility
 from perepisode.report.style import dilemma_name, look
@@ -21,7 +22,7 @@ def training_curves(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     top.set_ylabel("return")
     bottom.set(xlabel="environment steps", ylabel="violations per episode")
     bottom.xaxis.set_major_formatter(_short)
-    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    marks.legend_below(top)
     caption = "Training, mean over seeds with the min–max band, smoothed over 1 % of the run."
     return Drawing(figure, pd.concat(frames), caption)
 
@@ -33,14 +34,14 @@ def multipliers(groups: dict[tuple[str, str], list[Curve]]) -> Drawing:
     axes.set(xlabel="environment steps", ylabel="multiplier λ")
     axes.xaxis.set_major_formatter(_short)
     axes.set_ylim(bottom=-0.02 * axes.get_ylim()[1])  # keep a multiplier of zero visible
-    axes.legend(loc="best")
+    marks.legend_below(axes)
     caption = "Dual ascent: λ rises while violations exceed the budget."
     return Drawing(figure, frame, caption)
 
 
 def utility_slices(utilities: dict[str, tuple[Utility, float]]) -> Drawing:
     """Distilled utilities over R_ext at fixed violation counts."""
-    figure, (panels,) = sheet(3.2, 1, len(utilities), squeeze=False)
+    figure, panels = row_of_panels(3.2, len(utilities))
     rows = []
     for axes, (name, (utility, top)) in zip(panels, utilities.items()):
         r_ext = np.linspace(0, top, 120)
@@ -51,8 +52,8 @@ def utility_slices(utilities: dict[str, tuple[Utility, float]]) -> Drawing:
             rows.append(pd.DataFrame({"utility": name, "violations": count, "r_ext": r_ext, "u": values}))
         axes.set_title(dilemma_name(name), loc="left")
         axes.set_xlabel("R_ext")
-    panels[0].set_ylabel("u(R_ext, v)")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(SLICES))
+    figure.supylabel("u(R_ext, v)", fontsize=10)
+    marks.legend_below(panels[0])
     caption = "Distilled utility at fixed violation counts v. It should decrease with every violation."
     return Drawing(figure, pd.concat(rows), caption)
 

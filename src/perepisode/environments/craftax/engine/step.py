@@ -221,7 +221,9 @@ def finish(draws: Draws, start: State, state: State, unlocked: jax.Array) -> tup
 def make_events(seen: Mobs, seen_from: jax.Array, struck: Mobs, fallen: Mobs, after: Mobs, wood: jax.Array) -> Events:
     """The events, from the mobs before the action, after it, after all moves and after spawning."""
     gone = struck.mask & ~fallen.mask
-    killed = (seen.mask & ~struck.mask) | (gone & (fallen.health <= 0))
+    by_hand = seen.mask & ~struck.mask
+    killed = by_hand | (gone & (fallen.health <= 0))
+    died_at = jnp.where(by_hand[:, None], seen.position, fallen.position)
     dropped = seen.mask & ~after.mask & (after.health <= 0)
     offset = seen.position - seen_from
     return Events(
@@ -233,6 +235,12 @@ def make_events(seen: Mobs, seen_from: jax.Array, struck: Mobs, fallen: Mobs, af
         paper_ranged=dropped[RANGED],
         melee_offset=offset[MELEE],
         ranged_offset=offset[RANGED],
+        died_at=_by_class(died_at),
+        by_hand=_by_class(by_hand),
         despawned=jax.lax.population_count(cells.pack(gone & (fallen.health > 0))),
         wood_harvested=jnp.maximum(wood, 0),
     )
+
+
+def _by_class(creatures: jax.Array) -> dict[str, jax.Array]:
+    return {"passive": creatures[PASSIVE], "melee": creatures[MELEE], "ranged": creatures[RANGED]}
