@@ -210,7 +210,9 @@ def test_it_is_a_gymnax_environment():
     assert isinstance(env, environment.Environment)
     assert isinstance(env.action_space(params), spaces.Discrete)
     assert (env.num_actions, env.action_space(params).n, env.name) == (2, 2, "temptation")
-    assert env.observation_space(params).shape == (3,)
+    space = env.observation_space(params)
+    assert (space.shape, space.low, space.high) == ((3,), 0, 1)
+    assert gymnax.make(Cliff())[0].observation_space().high == np.inf
     assert params.max_steps_in_episode == env.default_params.max_steps_in_episode == 40
     assert hash(params) == hash(env.default_params)  # wrappers of Craftax_Baselines compile once per value
     observation, state = env.reset_env(jax.random.key(0), params)

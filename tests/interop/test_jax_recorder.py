@@ -93,6 +93,27 @@ def test_info_may_come_in_parts_and_with_more_axes_of_time(expected, tmp_path):
     assert_equal(episodes.read(tmp_path / "parts.parquet"), expected)
 
 
+def test_gymnaxs_log_wrapper_keeps_what_the_recorder_reads(expected, tmp_path):
+    """purejaxrl and Craftax_Baselines have the same for steps of five values; their loops return its info."""
+    pytest.importorskip("gymnax")
+    from gymnax.wrappers.purerl import LogWrapper
+
+    from perepisode.interop import gymnax
+
+    env, params = gymnax.make(Cliff())
+    wrapped = LogWrapper(env)
+    step = jax.jit(jax.vmap(wrapped.step, in_axes=(0, 0, 0, None)))
+    keys = jnp.stack([key_of(SEED + i) for i in range(NUM_ENVS)])
+    _, state = jax.vmap(wrapped.reset, in_axes=(0, None))(keys, params)
+    recorder = JaxRecorder(wrapped, tmp_path / "logged.parquet", method="random", seed=0)
+    for action in ACTIONS:
+        _, state, _, terminated, truncated, info = step(keys, state, action, params)
+        recorder.add(info)
+        np.testing.assert_array_equal(info["returned_episode"], terminated | truncated)
+    recorder.write()
+    assert_equal(episodes.read(tmp_path / "logged.parquet"), expected)
+
+
 def test_other_environments_give_reward_and_done(tmp_path):
     """By hand: two environments, five steps."""
     reward = np.array([[1, 10], [2, 20], [4, 40], [8, 80], [16, 160]], np.float32)

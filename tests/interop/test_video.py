@@ -133,6 +133,8 @@ def test_cleanrls_capture_video_records_whole_episodes(videos, tmp_path):
 
 
 def test_gymnasiums_vector_wrapper_records_a_vector(videos, tmp_path):
+    if not hasattr(gymnasium.wrappers.vector, "RecordVideo"):
+        pytest.skip("Gymnasium has this wrapper since 1.2")
     envs = gymnasium.make_vec("perepisode/Temptation-v0", num_envs=4, render_mode="rgb_array", **OPTIONS)
     envs = gymnasium.wrappers.vector.RecordVideo(envs, str(tmp_path), video_length=5)
     envs.reset(seed=1)

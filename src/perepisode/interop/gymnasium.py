@@ -86,7 +86,7 @@ class Env(gymnasium.Env):
 
 
 class VectorEnv(gymnasium.vector.VectorEnv):
-    """Many environments in one program, with Gymnasium's three modes of automatic resets.
+    """Many environments in one program, with Gymnasium's three autoreset modes.
 
     `info["cost"]` is the cost of every environment's step, including the last step of an episode.
     """

@@ -59,10 +59,8 @@ class JaxRecorder(Recording):
             self._add(steps, ended)
         return self
 
-    def write(self, stacklevel: int = 3) -> None:
-        """Write the table, after all steps that are still being computed."""
+    def wait(self) -> None:
         jax.effects_barrier()
-        super().write(stacklevel)
 
     def _add(self, steps: dict[str, Any], ended: Any) -> None:
         ended = np.asarray(ended, bool)

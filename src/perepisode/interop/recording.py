@@ -33,19 +33,26 @@ class Recording:
             self.rows.append({**self.columns, **episode, **totals})
         self.finished[env_index] += 1
 
+    def wait(self) -> None:
+        """Wait for steps that are still being computed."""
+
     @property
     def complete(self) -> bool:
         """Whether every environment has finished `episodes_per_env` episodes, by default one."""
+        self.wait()
         return min(self.finished, default=0) >= (self.episodes_per_env or 1)
 
     def table(self) -> pd.DataFrame:
         """The finished episodes; `in_first` marks those whose mean short episodes do not bias."""
+        self.wait()
         table = pd.DataFrame(self.rows)
         return table.assign(in_first=table["episode_index"] < min(self.finished)) if self.rows else table
 
-    def write(self, stacklevel: int = 3) -> None:
+    def write(self) -> None:
+        """Write the table if it is complete, else raise ConfigError."""
+        self.wait()
         if not self.rows and self.episodes_per_env is None:
-            warnings.warn(f"{self.path} is not written: no episode has finished", stacklevel=stacklevel)
+            warnings.warn(f"{self.path} is not written: no episode has finished", stacklevel=3)
         elif not self.complete:
             finished = f"{min(self.finished, default=0)} of {self.episodes_per_env or 1} episodes"
             raise ConfigError(
