@@ -22,7 +22,7 @@ from perepisode.environments import ENVIRONMENTS
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "python.md"
 EXPORTED = {
     "make", "register_env", "register_method", "Environment", "Objective", "Outcome", "EndCause", "train", "evaluate",
-    "report", "watch", "agents", "metrics",
+    "report", "compare", "watch", "agents", "metrics",
 }  # fmt: skip
 SMALL = ("num_envs=16", "num_steps=20", "num_minibatches=2", "hidden_size=8", "precision=fp32", "weight=0.02,0.1")
 
@@ -112,8 +112,8 @@ def test_the_table_counts_violations_in_the_orchard(story):
 
 
 def test_the_pages_are_written(story):
-    assert (story.page, story.replay) == (Path("report/index.html"), Path("watch/index.html"))
-    assert "SER (w=0.02)" in story.page.read_text()
+    assert (story.report.path, story.replay) == (Path("report/index.html"), Path("watch/index.html"))
+    assert "SER (w=0.02)" in story.report.path.read_text()
     assert story.replay.read_text().count("reproduced exactly") >= 2
 
 

@@ -347,7 +347,7 @@ class Distill:
 
 
 @dataclass(frozen=True)
-class Report:
+class BuildReport:
     """Write figures, tables and one HTML page from episodes tables of any library."""
 
     # Episodes tables, parquet or CSV, with at least the columns method, seed, return, and violations or cost.
@@ -464,7 +464,7 @@ def _commands() -> Any:
         "distill": Distill,
         "matrix": study.MatrixCommand,
         "study": study.StudyCommand,
-        "report": Report,
+        "report": BuildReport,
         "watch": Watch,
         "bench": BenchCommand,
         "demo": study.DemoCommand,

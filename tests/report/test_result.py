@@ -151,4 +151,4 @@ def test_another_projects_repository_is_not_named(tmp_path, monkeypatch):
 
 def test_the_command_has_the_options_of_the_function():
     options = set(inspect.signature(perepisode.report).parameters) - {"quiet", "formats"}
-    assert options == set(cli.Report.__dataclass_fields__)
+    assert options == set(cli.BuildReport.__dataclass_fields__)

@@ -31,7 +31,7 @@ class Drawing(NamedTuple):
     title: str = ""  # instead of the declared title
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Drawn:
     """A figure as the page and the exports use it."""
 
@@ -42,6 +42,9 @@ class Drawn:
     narrow: str  # the SVG for phones
     frame: pd.DataFrame
     figure: Figure
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.caption}"
 
     def _repr_html_(self) -> str:
         """For notebooks, whose pages may be dark."""
