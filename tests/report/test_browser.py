@@ -87,7 +87,20 @@ def sb3(tmp_path_factory):
     return page.build(sorted((EXAMPLES / "sb3").glob("*.parquet")), tmp_path_factory.mktemp("sb3"))
 
 
-@pytest.fixture(scope="module", params=["path", "many", "costs", "sb3", *COMMITTED])
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory):
+    """Counts from 0 to 11, the large ones rare: as many bars with labels as a figure has."""
+    folder, draw = tmp_path_factory.mktemp("spread"), np.random.default_rng(2)
+    parts = [
+        pd.DataFrame({"method": name, "seed": seed, "return": draw.normal(20, 2, 6000),
+                      "violations": np.append(draw.poisson(1, 5988).clip(0, 4), np.arange(12))})
+        for name in ("PPO-Lag", "CPO") for seed in range(3)
+    ]  # fmt: skip
+    pd.concat(parts).to_csv(folder / "episodes.csv", index=False)
+    return page.build(folder / "episodes.csv", folder / "out")
+
+
+@pytest.fixture(scope="module", params=["path", "many", "costs", "sb3", "spread", *COMMITTED])
 def every(request):
     """Pages of all kinds; results/check.py sees to it that a committed one is what its tables give today."""
     name = request.param
