@@ -2,9 +2,10 @@
 
 import itertools
 
-import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from perepisode.report.drawing import canvas, marks
@@ -13,7 +14,7 @@ from perepisode.report.drawing import canvas, marks
 def drawn(points, names, width):
     """A scatter figure of this width with names, as a report draws it."""
     with canvas.style():
-        figure = mpl.figure.Figure((width, 4.1), layout="constrained")
+        figure = Figure((width, 4.1), layout="constrained")
         axes = figure.subplots()
         axes.plot(*np.transpose(points), "o", ms=7, label="agents")
         marks.name_all(axes, [(*point, name) for point, name in zip(points, names)])
@@ -27,7 +28,7 @@ def names_of(axes):
 
 def box_of(text) -> Bbox:
     """Of the words alone: the extent of an annotation has its line too."""
-    return mpl.text.Text.get_window_extent(text)
+    return Text.get_window_extent(text)
 
 
 @pytest.fixture(scope="module", params=range(12))
@@ -90,7 +91,7 @@ def test_what_is_not_named_is_in_the_legend():
     """Sixty points leave no room for most names."""
     draw = np.random.default_rng(3)
     with canvas.style():
-        figure = mpl.figure.Figure((canvas.NARROW, 3), layout="constrained")
+        figure = Figure((canvas.NARROW, 3), layout="constrained")
         axes, names = figure.subplots(), [f"method {index}" for index in range(60)]
         points = draw.uniform(0, 1, (60, 2))
         for point, name in zip(points, names):
