@@ -157,6 +157,39 @@ def test_no_run_lies_below_the_least_that_its_mean_allows(read):
     assert ser.tail.mean == 0.75
 
 
+def test_an_agent_below_the_bound_is_named_with_its_runs_which_are_not(read):
+    """SER's seeds violate in 2 % and 50 % of episodes: a mean of 0.26, whose least CVaR is 1, and CVaRs of 0.2 and 1.
+
+    ESR's seeds are alike.
+    """
+    rows = [{"method": method, "seed": seed, "return": 1.0, "violations": int(episode < many)}
+            for method, counts in (("ser", (2, 50)), ("esr", (20, 20))) for seed, many in enumerate(counts)
+            for episode in range(100)]  # fmt: skip
+    view = read(pd.DataFrame(rows), "unlike")
+    with canvas.style():
+        drawing = tail_figures.tail(view, ())
+    (axes,) = drawing.figure.axes
+    (least,) = [line for line in axes.lines if line.get_label() == "least possible"]
+    (runs,) = [line for line in axes.lines if line.get_label() == "single run"]
+    assert runs.get_xydata() == pytest.approx(np.array([[0.02, 0.2], [0.5, 1.0]]))
+    for mean, cvar in runs.get_xydata():
+        assert cvar >= np.interp(mean, least.get_xdata(), least.get_ydata()) - 1e-9
+    assert next(point for point in view.main if point.method == "ser").tail.mean == pytest.approx(0.6)
+    assert "SER lies below it" in drawing.caption
+    assert "ESR lies" not in drawing.caption
+
+
+def test_the_bound_is_exact_at_its_corners(read):
+    """A straight line between two of many means would cut the corner at 1 and pass above what a run can have."""
+    rows = [{"method": method, "seed": 0, "return": 1.0, "violations": violations}
+            for method, violations in (("ser", 1), ("esr", 5)) for _ in range(100)]  # fmt: skip
+    with canvas.style():
+        (axes,) = tail_figures.tail(read(pd.DataFrame(rows), "corners"), ()).figure.axes
+    (least,) = [line for line in axes.lines if line.get_label() == "least possible"]
+    for whole in range(1, 6):
+        assert np.interp(whole, least.get_xdata(), least.get_ydata()) == pytest.approx(whole)
+
+
 def test_an_agent_far_out_is_in_the_caption_and_not_drawn(read):
     table = spread({"esr": [1, 1, 2], "ser": [1, 2, 3]})
     far = spread({"unconstrained": [30, 31, 32]})

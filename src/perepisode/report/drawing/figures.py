@@ -14,7 +14,7 @@ from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
 from perepisode.methods import ConstraintType
 from perepisode.report.drawing import marks
-from perepisode.report.drawing.canvas import Drawing, row_of_panels, sheet
+from perepisode.report.drawing.canvas import Drawing, is_narrow, row_of_panels, sheet
 from perepisode.report.drawing.marks import draw_points, halves, mean_of, name_of, over_seeds
 from perepisode.report.formatting import percent
 from perepisode.report.statistics import matched
@@ -32,6 +32,7 @@ from perepisode.report.style import (
     with_constraint,
 )
 
+FULL_BARS = 9  # more have labels without the sign, on a phone half as many
 MAX_BARS = 13  # one per count; more counts are shown as shares over each level only
 
 
@@ -226,6 +227,8 @@ def _draw_distribution(axes: Axes, point: Point, shares, edges, budget: float, e
     for position, mean, top, beyond in zip(bins, means, tops, over):
         if mean > 0:
             text = percent(mean) if mean >= 0.001 else "< 0.1 %"
+            if len(bins) > (FULL_BARS // 2 if is_narrow() else FULL_BARS):
+                text = text.replace(" ", "").replace("\u00a0", "").removesuffix("%")  # as on the axis
             axes.annotate(text, (position, top), (0, 4), textcoords="offset points", ha="center",
                           fontsize=8.5, color=OVER if beyond else INK)  # fmt: skip
     axes.set_title(point.label, loc="right", fontsize=10, fontweight="bold", y=0.72)

@@ -16,7 +16,7 @@ from perepisode.report.drawing.names import name_points
 from perepisode.report.statistics.points import Point
 from perepisode.report.style import INK, OVER, look, per_episode, sweeps
 
-LETTER, HANDLE = 4.9, 46.0  # points: the width of a letter in a legend, and of what is before it
+LETTER, HANDLE = 4.8, 38.0  # points: the width of a letter in a legend, and of what is before it
 
 
 def draw_points(
@@ -120,4 +120,4 @@ def legend_below(*panels: Axes, written: Collection[str] = (), **options) -> Non
     labels = [textwrap.fill(label, int((room - HANDLE) / LETTER)) for label in entries]
     rows = -(-len(entries) // columns)
     figure.set_figheight(figure.get_figheight() + 0.2 * max(0, rows - 2))
-    figure.legend(entries.values(), labels, loc="outside lower center", ncols=columns, **options)
+    figure.legend(entries.values(), labels, loc="outside lower center", ncols=columns, columnspacing=1.4, **options)

@@ -52,14 +52,17 @@ def name_points(axes: Axes, named: Sequence[tuple[float, float, str]]) -> list[T
         boxes.append(best.box)
         if best.leader is not None:
             leaders.append(best.leader)
-        offset = (best.box[0] - point[0], best.box[1] - point[1])
-        written.append(_write(axes, (x, y), name, offset, best.leader is not None))
+        written.append(_write(axes, (x, y), name, best, point))
     return written
 
 
-def _write(axes: Axes, point: tuple[float, float], name: str, offset: tuple[float, float], joined: bool) -> Text:
-    arrow = {"arrowstyle": "-", "color": TEXT, "lw": 0.7, "shrinkA": 0.5, "shrinkB": MARK - 1} if joined else None
-    return axes.annotate(name, point, offset, textcoords="offset points", fontsize=8.5, color=INK, va="bottom",
+def _write(axes: Axes, at: tuple[float, float], name: str, place: Place, point: np.ndarray) -> Text:
+    low, high = np.array(place.box[:2]), np.array(place.box[2:])
+    arrow = None
+    if place.leader is not None:
+        start = tuple((place.leader[-1] - low) / (high - low))  # of the box
+        arrow = {"arrowstyle": "-", "color": TEXT, "lw": 0.7, "relpos": start, "shrinkA": 0, "shrinkB": MARK - 1}
+    return axes.annotate(name, at, tuple(low - point), textcoords="offset points", fontsize=8.5, color=INK, va="bottom",
                          path_effects=_HALO, zorder=6, arrowprops=arrow)  # fmt: skip
 
 
@@ -100,8 +103,8 @@ def _places(point: np.ndarray, size: np.ndarray, marks: np.ndarray) -> Iterator[
         # above and below, a name is centred; on a side it ends where it is nearest
         centre = point + reach * direction + size / 2 * np.clip(2 * direction, -1, 1)
         box = (*(centre - size / 2), *(centre + size / 2))
-        away, rest = _distance(box, point), min((_distance(box, other) for other in others), default=np.inf)
-        if away <= NEAR and rest > CLEARLY * away:
+        away, *rest = _distances(box, np.array([point, *others]))
+        if away <= NEAR and min(rest, default=np.inf) > CLEARLY * away:
             yield Place(box, None, reach)
         elif away > MARK + 4:  # long enough to be seen
             yield Place(box, _along(point, np.clip(point, box[:2], box[2:])), reach + 6)
@@ -127,8 +130,8 @@ def _inside(points: np.ndarray, box: Box) -> np.ndarray:
     return np.all((np.array(box[:2]) < points) & (points < np.array(box[2:])), axis=-1)
 
 
-def _distance(box: Box, point: np.ndarray) -> float:
-    return float(np.hypot(*(point - np.clip(point, box[:2], box[2:]))))
+def _distances(box: Box, points: np.ndarray) -> np.ndarray:
+    return np.hypot(*(points - np.clip(points, box[:2], box[2:])).T)
 
 
 def overlap(one: Box, other: Box) -> bool:
