@@ -80,7 +80,7 @@ def view(index: int, episode: SelectedEpisode, replay: Replay, differences: list
             for name, others in zip(names, replay.violations.T)
             if name != row["dilemma"] and others.any()
         },
-        player=_player(replay, counts, penalty.values, frames),
+        player=player(replay, counts, frames, penalty.values),
         length=replay.length,
         filmed=frames is not None,
     )
@@ -180,7 +180,11 @@ def abstention_jumps(abstained: np.ndarray) -> list[Jump]:
     return [Jump(f"at step {step}", int(step)) for step in starts]
 
 
-def _player(replay: Replay, counts: np.ndarray, penalty: np.ndarray | None, frames: Any) -> dict[str, Any]:
+def player(
+    replay: Replay, counts: np.ndarray, frames: film.Frames | None, penalty: np.ndarray | None = None
+) -> dict[str, Any]:
+    """What the script of a page needs to play an episode: values by position, actions, and the film."""
+
     def values(array):
         return [round(float(value), 4) for value in array]
 

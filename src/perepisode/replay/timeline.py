@@ -44,8 +44,8 @@ class Track:
     tall: bool = False
 
 
-def tracks(replay: Replay, counts: np.ndarray, penalty: PenaltyTrace) -> list[Track]:
-    """Return so far, reward per step, violations so far (from `counts` [step]) and the objective's penalty."""
+def tracks(replay: Replay, counts: np.ndarray, penalty: PenaltyTrace | None = None) -> list[Track]:
+    """Return so far, reward per step, violations so far (from `counts` [step]) and, if given, the penalty."""
     violations = Mark("violation", _verticals(np.flatnonzero(counts) + 0.5))
     total = np.concatenate([[0], np.cumsum(counts)])
     shown = [
@@ -53,6 +53,8 @@ def tracks(replay: Replay, counts: np.ndarray, penalty: PenaltyTrace) -> list[Tr
         _bars(replay.rewards, violations),
         _line("violations", "Violations so far", total, violations, digits=0),
     ]
+    if penalty is None:
+        return shown
     if penalty.values is None:
         return [*shown, Track("", penalty.label, [], "", "")]
     return [*shown, _line("penalty", penalty.label, penalty.values, violations)]
