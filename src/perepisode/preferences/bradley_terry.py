@@ -10,17 +10,16 @@ u(R, v) = w · φ(R, v) with fixed features φ, two layers of tanh units.  The n
 prior on (w, log ν, α) is convex: there is one fit, whatever the random numbers.  Every feature increases in the return
 and decreases in the violations, hence so does u if w ≥ 0.
 
-Plain NumPy and SciPy in float64, because choosing the next pair must not wait for a compiler.
+Plain NumPy in float64, because choosing the next pair must not wait for a compiler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import minimize
 
 from perepisode.config import ETHICAL_PENALTY
 from perepisode.methods.esr_distilled import Distilled
@@ -30,6 +29,7 @@ CATEGORIES = ("left", "right", "equal", "both_unacceptable")
 RETURN_STEPS, COUNT_STEPS = 8, 12  # at most
 SHARPNESS = 2.0  # of a step: tanh(±2) = ±0.96 at its neighbours
 AND_SHARPNESS = 1.5
+MAX_ITERATIONS = 100
 PRIOR_STD_NU, PRIOR_STD_ALPHA = 3.0, 30.0
 
 
@@ -160,33 +160,48 @@ class Fit:
         return self.parameters + np.linalg.solve(factor.T, noise).T
 
 
-def fit(
-    features: Features, answers: Answers, monotone: bool, prior_std: float = 1.0, start: np.ndarray | None = None
-) -> Fit:
-    """The maximum of the posterior; `start`, for example an earlier fit's parameters, saves time only."""
+def fit(features: Features, answers: Answers, monotone: bool, prior_std: float = 1.0) -> Fit:
+    """The maximum of the posterior; with `monotone`, among w ≥ 0."""
     design, offered = _design(features, answers), answers.offered
     prior = np.append(np.full(features.number, prior_std), (PRIOR_STD_NU, PRIOR_STD_ALPHA)) ** -2.0
     given = np.eye(len(CATEGORIES))[answers.chosen]
 
-    def negative_log_posterior(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+    def value(parameters: np.ndarray) -> float:
         log_p = _log_softmax(design @ parameters, offered)
-        excess = np.exp(log_p) - given
-        value = 0.5 * prior @ parameters**2 - log_p[np.arange(len(answers)), answers.chosen].sum()
-        return value, prior * parameters + np.tensordot(excess, design, 2)
+        return 0.5 * prior @ parameters**2 - log_p[np.arange(len(answers)), answers.chosen].sum()
 
-    bounds = [(0 if monotone else None, None)] * features.number + [(None, None)] * 2
-    found = minimize(
-        negative_log_posterior,
-        np.zeros(len(prior)) if start is None else start,
-        jac=True,
-        bounds=bounds,
-        method="L-BFGS-B",
-        options={"maxiter": 2000, "gtol": 1e-5, "ftol": 1e-12},
-    ).x
-    p = np.exp(_log_softmax(design @ found, offered))
-    mean = np.einsum("nc,ncm->nm", p, design)
-    weighted = (design * np.sqrt(p)[..., None]).reshape(-1, design.shape[-1])
-    return Fit(features, found, np.diag(prior) + weighted.T @ weighted - mean.T @ mean)
+    def derivatives(parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p = np.exp(_log_softmax(design @ parameters, offered))
+        mean = np.einsum("nc,ncm->nm", p, design)
+        occurs = offered & (p > 1e-12)
+        weighted = design[occurs] * np.sqrt(p[occurs])[:, None]
+        hessian = np.diag(prior) + weighted.T @ weighted - mean.T @ mean
+        return prior * parameters + np.tensordot(p - given, design, 2), hessian
+
+    bounded = np.append(np.full(features.number, monotone), (False, False))
+    found = _projected_newton(value, derivatives, np.zeros(len(prior)), bounded)
+    return Fit(features, found, derivatives(found)[1])
+
+
+def _projected_newton(
+    value: Callable, derivatives: Callable, x: np.ndarray, bounded: np.ndarray, tolerance: float = 1e-6
+) -> np.ndarray:
+    """The minimum of a strictly convex function with x ≥ 0 where `bounded` (Bertsekas 1982)."""
+    for _ in range(MAX_ITERATIONS):
+        gradient, hessian = derivatives(x)
+        free = ~(bounded & (x <= 0) & (gradient > 0))
+        if np.abs(gradient[free]).max(initial=0.0) < tolerance:
+            break
+        step = np.zeros_like(x)
+        step[free] = -np.linalg.solve(hessian[np.ix_(free, free)], gradient[free])
+        before, length = value(x), 1.0
+        while True:
+            new = np.where(bounded, np.maximum(x + length * step, 0.0), x + length * step)
+            if value(new) <= before + 1e-4 * gradient @ (new - x) or length < 1e-10:
+                break
+            length /= 2
+        x = new
+    return x
 
 
 def _design(features: Features, answers: Answers) -> np.ndarray:
