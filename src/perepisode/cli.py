@@ -328,6 +328,44 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class LabelCommand:
+    """Compare pairs of episodes in a browser; `distill --labels` fits a utility to the answers.
+
+    The page is served on this machine only, and each answer is on disk before the next pair is shown.
+    """
+
+    # Episodes tables whose episodes are compared.
+    episodes: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("PATH ...")]
+    out: Path = Path("labels.jsonl")  # Labels file to extend; several raters can share it.
+    pairs: int = setting(100, low=1, high=10_000)  # Pairs that each rater labels, counting those already in the file.
+    # Name that is stored with the labels; default: the page asks.
+    rater: Annotated[str, tyro.conf.arg(help_behavior_hint="")] = ""
+    # The dilemma whose violations are shown; default: that of the runs.
+    dilemma: Annotated[str | None, _option("STR")] = None
+    # active: the pairs whose answers teach most; random: any two episodes.
+    strategy: Literal["active", "random"] = "active"
+    seed: int = setting(0, low=0)  # Seed of the pairs.
+    port: int = setting(0, low=0, high=65_535)  # Port of the page; 0 is any free one.
+    browser: bool = True  # Open the page in a browser.
+
+    def __call__(self) -> int:
+        lazy.require("label", lazy.LABELLING, "label")
+        from perepisode.compilation import use_cache
+        from perepisode.preferences.label import label
+
+        if not self.episodes:
+            raise ConfigError("no episodes table given; `perepisode evaluate` writes one")
+        use_cache()
+        found = label(
+            self.episodes, self.out, self.pairs, self.rater, self.dilemma, self.strategy, self.seed, self.port,
+            self.browser,
+        )  # fmt: skip
+        raters = len({one.rater for one in found})
+        print(f"\n{len(found)} labels of {raters} raters in {self.out}; next: perepisode distill --labels {self.out}")
+        return 0
+
+
+@dataclass(frozen=True)
 class Distill:
     """Fit the utility of --method esr_distilled to preferences between episodes (Eq. 6 of the paper)."""
 
@@ -455,6 +493,7 @@ def _commands() -> Any:
         "train": Train,
         "evaluate": Evaluate,
         "agents": agents.AgentsCommand,
+        "label": LabelCommand,
         "distill": Distill,
         "matrix": study.MatrixCommand,
         "study": study.StudyCommand,

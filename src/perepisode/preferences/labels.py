@@ -27,7 +27,7 @@ from typing import Any
 import pandas as pd
 
 from perepisode import safe_io, settings
-from perepisode.config import ConfigError
+from perepisode.config import ConfigError, canonical
 from perepisode.environments import ENVIRONMENTS
 from perepisode.evaluation import episodes
 
@@ -40,7 +40,8 @@ REMEDY = "give a file that `perepisode label` wrote"
 _BEGIN = b'{"kind": '  # of every line
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z")
 _ID = re.compile(r"[0-9a-zA-Z_-]{1,64}")
-_KEY = re.compile(r"[0-9a-f]{16}")
+_KEY = re.compile(r"([0-9a-f]{16})?")  # empty: an episode of another program, which cannot be replayed
+_PLACE = ("run", "seed", "env_index", "episode_index", "return", "violations", "length")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -58,7 +59,7 @@ class Episode:
     digest: str
     return_: float  # `return` in the file
     violations: float
-    length: int
+    length: int  # 0: not recorded
     end_cause: str
 
     def to_json(self) -> dict[str, Any]:
@@ -76,7 +77,7 @@ class Episode:
         known = values["env_settings"]
         plain_values = isinstance(known, dict) and all(isinstance(x, str | int | float | bool) for x in known.values())
         _require(plain_values and len(known) <= 100, "env_settings is not an object of plain values")
-        for name, low in (("return_", -math.inf), ("violations", 0), ("length", 1), ("seed", 0)):
+        for name, low in (("return_", -math.inf), ("violations", 0), ("length", 0), ("seed", 0)):
             _require_number(name.rstrip("_"), values[name], low)
         _require(values["end_cause"] in episodes.END_CAUSES, "end_cause is none of " + ", ".join(episodes.END_CAUSES))
         return cls(**values)
@@ -149,34 +150,61 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def check_rater(name: str) -> str:
+    """The name, if a label can record it."""
+    try:
+        _require_text("the rater's name", name, MAX_RATER)
+    except ValueError as error:
+        raise ConfigError(f"{error}; choose another") from None
+    return name
+
+
+def can_be_replayed(row: Mapping[str, Any]) -> bool:
+    """Whether the row records the episode's keys and actions, as the tables that `evaluate` writes."""
+    actions, *keys = (row.get(name) for name in ("actions", "reset_key", "episode_key"))
+    recorded = isinstance(actions, bytes) and all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys)
+    return recorded and all((actions, *keys))
+
+
 def digest(row: Mapping[str, Any]) -> str:
-    """SHA-256 of the row's keys and actions, which determine the episode in its environment."""
-    actions = row.get("actions")
-    if not isinstance(actions, bytes) or not actions:
-        raise ConfigError("an episode has no recorded actions; label episodes of a parquet table that `evaluate` wrote")
-    keys = f"{row['reset_key']} {row['episode_key']} ".encode()
-    return "sha256:" + hashlib.sha256(keys + actions).hexdigest()
+    """SHA-256 of the row's keys and actions, which determine the episode in its environment.
+
+    A row of another program has neither.  Its place in the evaluation and its numbers name it instead.
+    """
+    if can_be_replayed(row):
+        content = f"{row['reset_key']} {row['episode_key']} ".encode() + row["actions"]
+    else:
+        content = canonical([str(row.get(name)) for name in _PLACE]).encode()
+    return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
 def reference(row: Mapping[str, Any], dilemma: str) -> Episode:
     """The episode in a row of an episodes table, with its exact violations of `dilemma`."""
-    column = f"violations_{dilemma}"
-    if column not in row:
-        raise ConfigError(f"the episodes table has no column {column}; evaluate runs in an environment of that dilemma")
+    replayable = can_be_replayed(row)
     return Episode(
         run=str(row["run"]),
         environment=str(row["environment"]),
         dilemma=dilemma,
         env_settings=env_settings(row),
         seed=int(row["seed"]),
-        reset_key=str(row["reset_key"]),
-        episode_key=str(row["episode_key"]),
+        reset_key=row["reset_key"] if replayable else "",
+        episode_key=row["episode_key"] if replayable else "",
         digest=digest(row),
         return_=float(row["return"]),
-        violations=_plain_number(row[column]),
-        length=int(row["length"]),
+        violations=_plain_number(row[violations_column(row, dilemma)]),
+        length=int(row["length"]) if row["length"] == row["length"] else 0,
         end_cause=str(row["end_cause"]),
     )
+
+
+def violations_column(row: Mapping[str, Any] | pd.DataFrame, dilemma: str) -> str:
+    """The column with the exact violations of this dilemma; a table of another program has just one."""
+    counted = f"violations_{dilemma}"
+    if counted in row:
+        return counted
+    if not any(str(name).startswith("violations_") for name in row):
+        return "violations"
+    raise ConfigError(f"the episodes table has no column {counted}; name one of its dilemmas")
 
 
 def env_settings(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,8 +280,8 @@ def frame(labels: Iterable[Label]) -> pd.DataFrame:
 def check(labels: Iterable[Label], table: pd.DataFrame) -> None:
     """Raise unless every labelled episode is in the episodes table, with the numbers that the rater saw."""
     found: dict[str, int] = {}
-    for position, row in enumerate(table[["reset_key", "episode_key", "actions"]].to_dict("records")):
-        found.setdefault(digest(row), position)
+    for position, row in enumerate(table.to_dict("records")):
+        found.setdefault(digest({str(name): value for name, value in row.items()}), position)
     for label in labels:
         for one in (label.left, label.right):
             if one.digest not in found:

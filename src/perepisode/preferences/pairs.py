@@ -19,7 +19,7 @@ import pandas as pd
 from perepisode.config import ConfigError, check_choice
 from perepisode.preferences import bradley_terry
 from perepisode.preferences.bradley_terry import Answers, Features
-from perepisode.preferences.labels import Label, digest
+from perepisode.preferences.labels import Label, digest, violations_column
 
 STRATEGIES = ("active", "random")
 CANDIDATES, ENSEMBLE = 500, 64
@@ -49,13 +49,11 @@ class PairChooser:
         repeat_share: float = 0.1,
     ):
         check_choice("strategy", strategy, STRATEGIES)
-        if f"violations_{dilemma}" not in table:
-            raise ConfigError(f"the episodes table has no column violations_{dilemma}; name one of its dilemmas")
         self.seed, self.strategy, self.repeat_share = seed, strategy, repeat_share
         self.dilemma = dilemma
         self.returns = table["return"].to_numpy(float)
-        self.violations = table[f"violations_{dilemma}"].to_numpy(float)
-        rows = table[["reset_key", "episode_key", "actions"]].to_dict("records")
+        self.violations = table[violations_column(table, dilemma)].to_numpy(float)
+        rows = table.to_dict("records")
         self.digests = [digest({str(name): value for name, value in row.items()}) for row in rows]
         self.rows = {name: row for row, name in reversed(list(enumerate(self.digests)))}
         if len(self.rows) < 2:

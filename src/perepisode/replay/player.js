@@ -39,6 +39,7 @@ class Player { // plays the `data` of `page.player` in a section of the page
   constructor(section, data, speed = section.querySelector(".speed")) {
     this.section = section; this.data = data; this.speed = speed;
     this.others = []; // players that pause when the viewer starts this one
+    this.changed = () => {}; // called when it starts or stops
     const find = name => section.querySelector(name);
     [this.button, this.scrub, this.readout] = [".play", ".scrub", ".readout"].map(find);
     this.cursors = [...section.querySelectorAll(".cursor")];
@@ -93,6 +94,10 @@ class Player { // plays the `data` of `page.player` in a section of the page
     };
     this.timer = requestAnimationFrame(tick);
     this.button.textContent = "Pause";
+    this.changed();
   }
-  pause() { cancelAnimationFrame(this.timer); this.timer = 0; this.button.textContent = "Play"; }
+  pause() {
+    cancelAnimationFrame(this.timer); this.timer = 0; this.button.textContent = "Play";
+    this.changed();
+  }
 }
