@@ -30,7 +30,9 @@ def label(
     log: Callable[[str], None] = print,
 ) -> list[Label]:
     """Serve the page until Ctrl-C; the labels that the file then has."""
-    if out.parent and not out.parent.is_dir():
+    if out.is_dir():
+        raise ConfigError(f"{out} is a folder; give a file in it, for example --out {out / 'labels.jsonl'}")
+    if not out.parent.is_dir():
         raise ConfigError(f"the folder {out.parent} does not exist; create it, or give another --out")
     table = episodes.read(tables)
     chooser = PairChooser(table, dilemma or only_dilemma(table), seed, strategy)  # pyright: ignore[reportArgumentType]

@@ -12,6 +12,7 @@ other page can read an answer.
 """
 
 import asyncio
+import contextlib
 import json
 import secrets
 import socket
@@ -181,21 +182,24 @@ def bind(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
+        listening.listen()  # a browser that is faster than the server waits
     except OSError as error:
         listening.close()
         raise ConfigError(f"port {port} cannot be used ({error.strerror}); give another --port, or none") from None
     return listening
 
 
+def http_server(application: Starlette) -> uvicorn.Server:
+    """Answers requests on the sockets that its `run` is given."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            application, loop="asyncio", http="h11", ws="none", lifespan="off", log_level="warning", access_log=False,
+            server_header=False, proxy_headers=False, timeout_graceful_shutdown=1,
+        )
+    )  # fmt: skip
+
+
 def serve(application: Starlette, listening: socket.socket) -> None:
     """Answer requests until Ctrl-C."""
-    config = uvicorn.Config(
-        application, loop="asyncio", http="h11", ws="none", lifespan="off", log_level="warning", access_log=False,
-        server_header=False, proxy_headers=False, timeout_graceful_shutdown=1,
-    )  # fmt: skip
-    try:
-        uvicorn.Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:  # raised again by uvicorn after a clean end
-        pass
-    finally:
-        listening.close()
+    with listening, contextlib.suppress(KeyboardInterrupt):  # which uvicorn raises again after a clean end
+        http_server(application).run(sockets=[listening])
