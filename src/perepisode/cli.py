@@ -360,8 +360,7 @@ class LabelCommand:
             self.episodes, self.out, self.pairs, self.rater, self.dilemma, self.strategy, self.seed, self.port,
             self.browser,
         )  # fmt: skip
-        raters = ", ".join(sorted({one.rater for one in found}))
-        print(f"\n{len(found)} labels in {self.out} ({raters}); next: perepisode distill --labels {self.out}")
+        print(f"\n{len(found)} labels in {self.out}; next: perepisode distill --labels {self.out}")
         return 0
 
 

@@ -1,6 +1,7 @@
 """`perepisode label`: a rater compares episodes of a table on a local page, and each answer is a line of a file."""
 
 import secrets
+import sys
 import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -43,6 +44,7 @@ def label(
     listening = server.bind(port)
     address = f"http://{server.HOST}:{listening.getsockname()[1]}/{token}/"
     log(f"label in a browser: {address}\nevery answer is in {out} at once; Ctrl-C ends")
+    sys.stdout.flush()  # the address is needed at once, also in a pipe
     if browser:
         webbrowser.open(address)
     server.serve(server.app(session, token, page), listening)
