@@ -366,19 +366,40 @@ class LabelCommand:
 
 @dataclass(frozen=True)
 class Distill:
-    """Fit the utility of --method esr_distilled to preferences between episodes (Eq. 6 of the paper)."""
+    """Fit the utility of --method esr_distilled to preferences between episodes (Eq. 6 of the paper).
 
-    # Episodes tables of the unconstrained, ERM and SER agents whose episodes are compared.
-    episodes: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("PATH ...")]
-    dilemma: str = "no_killing"  # Dilemma whose violations the utility orders; the default is one of craftax.
-    tolerance: float = setting(0.5, low=0)  # Violations up to which an episode counts as clean.
-    out: Path = Path("utility.json")  # File to write.
+    The preferences are people's (--labels), or follow the paper's rule in tables of episodes.
+    """
+
+    # Episodes tables of the unconstrained, ERM and SER agents whose episodes are compared.  With --labels, tables that
+    # were labelled: every label is checked against them.
+    episodes: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("PATH ...")] = ()
+    labels: Annotated[tuple[Path, ...], _option("PATH ...")] = ()  # Labels files of `perepisode label`, or folders.
+    # Dilemma whose violations the utility orders; default: that of the labels, else no_killing.
+    dilemma: Annotated[str | None, _option("STR")] = None
+    # Violations up to which the paper's rule counts an episode as clean.
+    tolerance: float = setting(0.5, low=0)
+    monotone: bool = False  # With --labels: a utility that never prefers more violations or a lower return.
+    # With --labels: accept a fit that prefers more violations where labels support it.
+    allow_inversion: bool = False
+    out: Path = Path("utility.json")  # File to write; with --labels, also a picture: the same name with .svg.
 
     def __call__(self) -> int:
-        lazy.require("distill")
-        from perepisode.evaluation.distill import distill
+        if self.labels:
+            from perepisode.preferences.fit import distill_labels
 
-        distill(self.episodes, self.dilemma, self.out, self.tolerance)
+            distill_labels(
+                self.labels, self.out, self.episodes, self.dilemma, self.monotone, self.allow_inversion, log=print
+            )
+        else:
+            if not self.episodes:
+                raise ConfigError("there is nothing to fit; give --labels, or episodes tables for the paper's rule")
+            if self.monotone or self.allow_inversion:
+                raise ConfigError("--monotone and --allow-inversion are about people's labels; give --labels")
+            lazy.require("distill")
+            from perepisode.evaluation.distill import distill
+
+            distill(self.episodes, self.dilemma or "no_killing", self.out, self.tolerance)
         print(f"wrote {self.out}\nnext: perepisode train --method esr_distilled --utility {self.out}")
         return 0
 

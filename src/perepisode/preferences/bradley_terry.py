@@ -27,7 +27,7 @@ from perepisode.preferences.labels import Label
 
 CATEGORIES = ("left", "right", "equal", "both_unacceptable")
 RETURN_STEPS, COUNT_STEPS = 8, 12  # at most
-SHARPNESS = 2.0  # of a step: tanh(±2) = ±0.96 at its neighbours
+R_SHARPNESS, V_SHARPNESS = 1.0, 2.0  # of a step, tanh(±2) = ±0.96 halfway to the next: counts are told apart
 AND_SHARPNESS = 1.5
 MAX_ITERATIONS = 100
 PRIOR_STD_NU, PRIOR_STD_ALPHA = 3.0, 30.0
@@ -50,10 +50,10 @@ class Features:
         mean = np.array([returns.mean(), -ETHICAL_PENALTY * violations.mean()])
         std = np.array([np.ptp(returns) or 1.0, ETHICAL_PENALTY * (np.ptp(violations) or 1.0)]) / 2
         r, e = (
-            (np.append(steps, centre), np.append(SHARPNESS / widths, 1 / spread))
-            for steps, widths, centre, spread in (
-                (r_steps, r_widths, mean[0], 2 * std[0]),
-                (-ETHICAL_PENALTY * v_steps, ETHICAL_PENALTY * v_widths, mean[1], 2 * std[1]),
+            (np.append(steps, centre), np.append(slopes, 1 / spread))
+            for steps, slopes, centre, spread in (
+                (r_steps, R_SHARPNESS / r_widths, mean[0], 2 * std[0]),
+                (-ETHICAL_PENALTY * v_steps, V_SHARPNESS / (ETHICAL_PENALTY * v_widths), mean[1], 2 * std[1]),
             )
         )
         inputs = np.concatenate([np.stack([r[1] * std[0], 0 * r[1]]), np.stack([0 * e[1], e[1] * std[1]])], axis=1)

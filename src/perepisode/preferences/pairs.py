@@ -1,8 +1,9 @@
 """Choosing the pairs that a rater is asked about: those whose answer teaches most, spread over return and violations.
 
-`active` draws candidates uniformly over the cells of the plane of return and violations, and asks the one about whose
-answer an ensemble of utilities disagrees most while each of them is certain: the mutual information between the answer
-and the utility (BALD, Houlsby et al. 2011).  The ensemble is drawn from the posterior of the fit to the labels so far.
+`active` draws candidates, half of their episodes from the whole plane of return and violations and half as they occur
+in the table, and asks about one at random, the more likely the more an ensemble of utilities disagrees about the answer
+while each of them is certain: the mutual information between answer and utility (BALD, Houlsby et al. 2011).  The
+ensemble is drawn from the posterior of the fit to the labels so far.
 `random` draws two episodes of the table.  Either way a share of the pairs repeats an earlier one.
 """
 
@@ -18,12 +19,13 @@ import pandas as pd
 
 from perepisode.config import ConfigError, check_choice
 from perepisode.preferences import bradley_terry
-from perepisode.preferences.bradley_terry import Answers, Features
+from perepisode.preferences.bradley_terry import CATEGORIES, Answers, Features
 from perepisode.preferences.labels import Label, digest, violations_column
 
 STRATEGIES = ("active", "random")
 CANDIDATES, ENSEMBLE = 500, 64
-PRIOR_STD = 3.0
+PRIOR_STD = 1.0
+POWER = 3  # of the information; the largest of all alone would be the oddest pair, again and again (Kirsch et al. 2023)
 RETURN_CELLS = 8
 REPEAT_AFTER = 5  # labels between a pair and its repeat, so that the rater does not remember it
 
@@ -71,8 +73,11 @@ class PairChooser:
             return repeat
         known = {label.pair for label in labels if label.rater == rater}
         candidates = self._candidates(random, known)
-        best = 0 if self.strategy == "random" else int(np.argmax(self._information(random, candidates, labels)))
-        left, right = random.permutation(candidates[best])
+        chosen = 0
+        if self.strategy == "active":
+            weights = np.maximum(self._information(random, candidates, labels, rater), 1e-9) ** POWER
+            chosen = random.choice(len(candidates), p=weights / weights.sum())
+        left, right = random.permutation(candidates[chosen])
         return Pair(int(left), int(right))
 
     def _repeat(self, random: np.random.Generator, labels: Sequence[Label], rater: str) -> Pair | None:
@@ -101,42 +106,59 @@ class PairChooser:
     def _candidates(self, random: np.random.Generator, known: set[tuple[str, str]]) -> np.ndarray:
         """Pairs of rows whose episodes differ and were not shown to this rater, [candidate, 2]."""
         size = (CANDIDATES, 2)
-        if self.strategy == "random":
-            pairs = random.integers(len(self.returns), size=size)
-        else:
-            cells = random.integers(len(self.cells), size=size)
-            places = random.random(size)
-            pairs = np.array(
-                [[self.cells[c][int(p * len(self.cells[c]))] for c, p in zip(*x)] for x in zip(cells, places)]
-            )
+        pairs = random.integers(len(self.returns), size=size)
+        if self.strategy == "active":
+            spread = np.array([[self._anywhere(random) for _ in range(2)] for _ in range(CANDIDATES)])
+            pairs = np.where(random.random(size) < 0.5, pairs, spread)
         new = [self._pair(pair) not in known and self.digests[pair[0]] != self.digests[pair[1]] for pair in pairs]
         if not any(new):
             raise ConfigError("every pair that was drawn is already labelled; evaluate more agents for more episodes")
         return pairs[new]
 
+    def _anywhere(self, random: np.random.Generator) -> int:
+        """A row from anywhere in the plane: every number of violations is equally likely, then every occupied cell."""
+        cells = self.cells[random.integers(len(self.cells))]
+        cell = cells[random.integers(len(cells))]
+        return cell[random.integers(len(cell))]
+
     def _pair(self, rows: np.ndarray) -> tuple[str, str]:
         first, second = sorted((self.digests[rows[0]], self.digests[rows[1]]))
         return first, second
 
-    def _information(self, random: np.random.Generator, candidates: np.ndarray, labels: Sequence[Label]) -> np.ndarray:
-        """Mutual information of answer (left or right) and utility, in nats, per candidate."""
+    def _information(
+        self, random: np.random.Generator, candidates: np.ndarray, labels: Sequence[Label], rater: str
+    ) -> np.ndarray:
+        """Mutual information of answer and utility, in nats, times the chance that the rater does not reject both.
+
+        Rejected pairs leave their order open, and a normal posterior forgets how surely they would be rejected again.
+        """
         fitted = bradley_terry.fit(self.features, Answers.of(labels), monotone=False, prior_std=PRIOR_STD)
-        weights = fitted.samples(random, ENSEMBLE)[:, :-2]
-        margins = (self.inputs[candidates[:, 0]] - self.inputs[candidates[:, 1]]) @ weights.T
-        p = 1.0 / (1.0 + np.exp(-np.clip(margins, -500, 500)))
-        return _entropy(p.mean(axis=1)) - _entropy(p).mean(axis=1)
+        offered = {label.answer for label in labels if label.rater == rater}
+        p = self._probabilities(candidates, fitted.samples(random, ENSEMBLE), offered - {"both_unacceptable"})
+        rejects = self._probabilities(candidates, fitted.parameters[None], offered)[:, 0, -1]
+        return (1 - rejects) * (_entropy(p.mean(axis=1)) - _entropy(p).mean(axis=1))
+
+    def _probabilities(self, candidates: np.ndarray, ensemble: np.ndarray, offered: set[str]) -> np.ndarray:
+        """Of every answer, [candidate, member of the ensemble, category]; left and right are always offered."""
+        left, right = (self.inputs[candidates[:, side]] @ ensemble[:, :-2].T for side in (0, 1))
+        logits = np.stack([left, right, (left + right) / 2 + ensemble[:, -2], 0 * left + ensemble[:, -1]], axis=-1)
+        logits[..., [category not in offered | {"left", "right"} for category in CATEGORIES]] = -np.inf
+        p = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return p / p.sum(axis=-1, keepdims=True)
 
 
-def _cells(returns: np.ndarray, violations: np.ndarray) -> list[np.ndarray]:
-    """The rows in each occupied cell of the plane: a range of returns, and a violation count or a range of them."""
+def _cells(returns: np.ndarray, violations: np.ndarray) -> list[list[np.ndarray]]:
+    """The rows with each violation count, or range of costs, in each range of returns that occurs with it."""
     values = bradley_terry.thinned(np.unique(violations), bradley_terry.COUNT_STEPS + 1)
-    counts = np.searchsorted(values, violations, side="right")
+    strips = np.searchsorted(values, violations, side="right")
     edges = np.linspace(returns.min(), returns.max(), RETURN_CELLS + 1)[1:-1]
-    cell = counts * RETURN_CELLS + np.searchsorted(edges, returns, side="right")
-    return [np.flatnonzero(cell == number) for number in np.unique(cell)]
+    columns = np.searchsorted(edges, returns, side="right")
+    return [
+        [np.flatnonzero((strips == strip) & (columns == column)) for column in np.unique(columns[strips == strip])]
+        for strip in np.unique(strips)
+    ]
 
 
 def _entropy(p: np.ndarray) -> np.ndarray:
-    """Of a binary answer, in nats."""
-    p = np.clip(p, 1e-12, 1 - 1e-12)
-    return -p * np.log(p) - (1 - p) * np.log(1 - p)
+    """In nats, over the last axis."""
+    return -(p * np.log(np.maximum(p, 1e-300))).sum(axis=-1)
