@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -184,6 +185,15 @@ def test_one_answer_for_a_double_click_a_held_key_and_a_second_tab(browser, tabl
         assert [label.answer for label in command.stored()] == ["left"]
         assert rater.count.startswith("1 of 100")
         assert browser.errors() == []
+
+
+def test_ctrl_c_ends_cleanly_while_a_film_is_made(table, tmp_path):
+    with labelling_at(table, tmp_path / "labels.jsonl") as command:
+        with urllib.request.urlopen(command.address + "state?rater=Ada", timeout=60) as response:
+            assert json.load(response)["pair"]
+        code, printed = command.end(signal.SIGINT)
+    assert code == 0
+    assert printed.splitlines()[-1].startswith("0 labels in ")
 
 
 def test_both_episodes_play_step_and_scrub(browser, table, tmp_path):

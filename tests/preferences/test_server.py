@@ -64,6 +64,7 @@ def serving(session):
         running.should_exit = True
         thread.join(60)
         listening.close()
+        session.close()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,9 @@ def table():
 
 @pytest.fixture
 def session(table, tmp_path):
-    return labelling.session_over(table, tmp_path / "labels.jsonl")
+    session = labelling.session_over(table, tmp_path / "labels.jsonl")
+    yield session
+    session.close()
 
 
 def shown_pair(state) -> list[int]:

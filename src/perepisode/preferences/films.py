@@ -25,7 +25,7 @@ class Films:
 
     def __init__(self, table: pd.DataFrame, dilemma: str):
         self._table, self._dilemma = table, dilemma
-        self._worker = Worker()
+        self.worker = Worker()
         self._films: dict[int, Future] = {}
         self._lock = Lock()
 
@@ -34,7 +34,7 @@ class Films:
         with self._lock:
             future = self._films.pop(position, None)  # the dict is in the order of the latest request
             if future is None or not future.done():
-                future = self._worker.submit(lambda: self._make(position), future)
+                future = self.worker.submit(lambda: self._make(position), future)
             self._films[position] = future
             if len(self._films) > KEPT:
                 self._films.pop(next(iter(self._films))).cancel()

@@ -48,6 +48,9 @@ def label(
     if browser:
         webbrowser.open(address)
     server.serve(server.app(session, token, page), listening)
+    if session.films.worker.busy:
+        log("\nending as soon as the film that is being made is finished")
+    session.close()
     return session.labels()
 
 

@@ -115,6 +115,11 @@ class Session:
                     self._queue(rater).waiting.insert(0, again)
             return self.state(rater)
 
+    def close(self) -> None:
+        """End the background threads."""
+        self._choosing.close()
+        self.films.worker.close()
+
     def _read(self) -> list[Label]:
         found, environment = labels.read(self.path), self.table["environment"].iloc[0]
         for label in found:

@@ -8,14 +8,13 @@ from typing import Any
 
 
 class Worker:
-    """Does the newest task first: what a rater waits for comes before what was requested ahead of time.
-
-    Its thread is a daemon, so that Ctrl-C does not wait for a program to be compiled.
-    """
+    """Does the newest task first: what a rater waits for comes before what was requested ahead of time."""
 
     def __init__(self) -> None:
-        self._tasks: LifoQueue[tuple[Future, Callable[[], Any]]] = LifoQueue()
-        Thread(target=self._work, daemon=True).start()
+        self._tasks: LifoQueue[tuple[Future, Callable[[], Any]] | None] = LifoQueue()
+        self.busy = False
+        self._thread = Thread(target=self._work, daemon=True)
+        self._thread.start()
 
     def submit(self, task: Callable[[], Any], future: Future | None = None) -> Future:
         """Do the task soon; with the `future` of a task that is waiting, before all others."""
@@ -23,12 +22,19 @@ class Worker:
         self._tasks.put((future, task))
         return future
 
+    def close(self) -> None:
+        """Wait for the task that is being done, not for others: a process that ends inside of JAX crashes."""
+        self._tasks.put(None)
+        self._thread.join()
+
     def _work(self) -> None:
-        while True:
-            future, task = self._tasks.get()
+        while (newest := self._tasks.get()) is not None:
+            future, task = newest
             if future.done():  # it was moved to the front
                 continue
+            self.busy = True
             try:
                 future.set_result(task())
             except Exception as error:  # raised where the result is awaited
                 future.set_exception(error)
+            self.busy = False
