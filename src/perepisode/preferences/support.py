@@ -119,7 +119,7 @@ def inversions(utility: Utility, support: Support) -> list[Inversion]:
             where = np.flatnonzero((excess > smallest) & rows)
             if len(where):
                 worst = where[np.argmax(excess[where])]
-                span = returns[where[0]], returns[where[-1]]
-                numbers = (values[low], values[high], returns[worst], *span, excess[worst])
-                found.append(Inversion(*map(float, numbers), supported))
+                at = (values[low], values[high], returns[worst], returns[where[0]], returns[where[-1]], excess[worst])
+                fewer, more, at_return, begin, end, by = map(float, at)
+                found.append(Inversion(fewer, more, at_return, begin, end, by, supported))
     return sorted(found, key=lambda one: -one.excess)
