@@ -4,7 +4,7 @@ import http.client
 import json
 import socket
 from contextlib import contextmanager
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 from tests.boundary.command_line import answer as command
@@ -12,7 +12,7 @@ from tests.boundary.command_line import refused
 from tests.preferences import labelling
 
 from perepisode import lazy
-from perepisode.preferences import labels, server
+from perepisode.preferences import films, labels, server
 
 TOKEN = "a-token-of-this-test"
 POSTS = ("answer", "undo")
@@ -255,6 +255,19 @@ def test_the_same_answer_from_many_tabs_at_once_is_stored_once(client):
         thread.join(60)
     assert statuses == [200] * 8
     assert len(client.stored()) == 1
+
+
+def test_a_film_that_takes_long_holds_no_connection(client, monkeypatch):
+    """A browser has six connections to a server: if all waited for films, no answer could be sent."""
+    finish = Event()
+    monkeypatch.setattr(films, "film", lambda row, dilemma: {"made": finish.wait(60)})
+    begun = [client.send("GET", f"film/{row}")[0] for row in range(3)]
+    finish.set()
+    assert begun == [202, 202, 202]
+    for row in range(3):
+        while (found := client.send("GET", f"film/{row}"))[0] == 202:
+            pass
+        assert (found[0], json.loads(found[2])) == (200, {"made": True})
 
 
 def test_a_pair_that_is_not_shown_is_a_conflict(client):

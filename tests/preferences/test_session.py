@@ -225,3 +225,28 @@ def test_the_film_that_is_waited_for_is_made_first(table, monkeypatch):
     for future in (first, *requested):
         future.result(60)
     assert made == [0, 1, 3, 2]
+
+
+def test_films_that_nobody_waits_for_any_more_are_dropped(table, monkeypatch):
+    """Also the one that is being made, whose result has no place; the films after it are made all the same."""
+    made, started, finish = [], Event(), Event()
+
+    def slow(row, dilemma):
+        position = row["position"]
+        started.set()
+        finish.wait(60)
+        made.append(position)
+        return {"position": position}
+
+    monkeypatch.setattr(films, "film", slow)
+    monkeypatch.setattr(films, "KEPT", 2)
+    library = films.Films(table.assign(position=range(len(table))), "temptation")
+    library.request(0)
+    assert started.wait(60)
+    dropped, *kept = [library.request(position) for position in (1, 2, 3)]
+    finish.set()
+    assert [film.result(60) for film in kept] == [{"position": 2}, {"position": 3}]
+    assert dropped.cancelled()
+    assert library.request(1).result(60) == {"position": 1}
+    assert made == [0, 3, 2, 1]
+    library.worker.close()

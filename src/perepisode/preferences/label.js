@@ -6,7 +6,7 @@ const REST = 400; // milliseconds after a new pair in which an answer is the ech
 const SVG = "http://www.w3.org/2000/svg";
 
 const $ = selector => document.querySelector(selector);
-let rater = document.body.dataset.rater || sessionStorage.getItem("rater") || "";
+let rater = sessionStorage.getItem("rater") || document.body.dataset.rater;
 let state = null, players = [], busy = false, shownAt = 0;
 
 // ---- talking to the server
@@ -89,11 +89,13 @@ async function episode(side, pair) {
     section.querySelector(".facts").append(entry);
   }
   $("#" + side).replaceChildren(section);
-  let film;
+  let film = null;
   try {
-    const response = await fetch("film/" + pair[side].row);
-    film = response.ok ? await response.json() : null;
-  } catch { film = null; }
+    let response;
+    do response = await fetch("film/" + pair[side].row);
+    while (response.status === 202 && section.isConnected); // it is being made
+    if (response.ok) film = await response.json();
+  } catch { /* the page says below that there is no film */ }
   if (!section.isConnected) return; // another pair is shown
   section.querySelector(".wait").remove();
   const note = film ? film.note : "The film could not be made; the numbers are those of the table.";
@@ -160,7 +162,6 @@ $("#ask form").onsubmit = event => {
   rater = $("#rater").value.trim();
   if (!rater) return;
   sessionStorage.setItem("rater", rater);
-  document.body.dataset.rater = "";
   $("#ask").close();
   start();
 };

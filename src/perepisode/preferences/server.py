@@ -2,7 +2,7 @@
 
 GET  /TOKEN/              the page; its script and style sheets lie beside it
 GET  /TOKEN/state?rater=  what the rater's page shows: progress and a pair
-GET  /TOKEN/film/ROW      the film of an episode, once it is made
+GET  /TOKEN/film/ROW      the film of an episode; status 202 while it is being made
 POST /TOKEN/answer        {"rater", "pair", "answer"}: the answer is on disk before the next state is returned
 POST /TOKEN/undo          {"rater", "label"}: takes back the rater's last label
 
@@ -16,6 +16,7 @@ import contextlib
 import json
 import secrets
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from perepisode.preferences.session import Session, UnknownPair
 HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")  # localhost: a forwarded port
 MAX_BODY = 4096  # bytes
+FILM_SECONDS = 0.5  # a request waits for a film; a browser has six connections, which must not all wait
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -67,8 +69,10 @@ def app(session: Session, token: str, page: str) -> Starlette:
         row = request.path_params["row"]
         if not 0 <= row < len(session.table):
             return JSONResponse({"error": "there is no such episode"}, 404)
-        made = session.films.request(row)
-        return JSONResponse(await asyncio.shield(asyncio.wrap_future(made)))
+        made, until = session.films.request(row), time.monotonic() + FILM_SECONDS
+        while not made.done() and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        return JSONResponse(made.result()) if made.done() and not made.cancelled() else JSONResponse(None, 202)
 
     async def answer(request: Request) -> Response:
         rater, pair, given = await _fields(request, "rater", "pair", "answer")

@@ -30,7 +30,7 @@ class Worker:
     def _work(self) -> None:
         while (newest := self._tasks.get()) is not None:
             future, task = newest
-            if future.done():  # it was moved to the front
+            if future.done() or not future.set_running_or_notify_cancel():  # moved to the front, or cancelled
                 continue
             self.busy = True
             try:
