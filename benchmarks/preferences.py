@@ -4,7 +4,7 @@
     python benchmarks/preferences.py curve       how many labels are needed, active against random pairs
     python benchmarks/preferences.py train       distil the lenient rater's labels and train on five seeds
     python benchmarks/preferences.py agreement   κ and α of noisy raters
-    python benchmarks/preferences.py refused     a thin pool: the fits that prefer more violations, and their pictures
+    python benchmarks/preferences.py refused     a pool whose worst episode has one violation: the refused fit
     python results/readme.py                     the tables of results/preferences/README.md
 
 The lenient rater tolerates two violations: its true utility is ESR (expected scalarised returns) with k = 2 and no
@@ -13,6 +13,7 @@ penalty within the budget, whose exact optimum on `temptation` is known.
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the fits are small; threads would wait for each other
@@ -20,15 +21,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the fits are small; thread
 import numpy as np
 import pandas as pd
 
+from perepisode import safe_io
 from perepisode.config import ConfigError, EvalConfig
 from perepisode.environments.temptation import TEMPTATION_PPO, Temptation, exact
 from perepisode.evaluation import distill, episodes
 from perepisode.methods.esr import Esr
-from perepisode.preferences import fit, picture, raters
+from perepisode.preferences import fit, raters
 from perepisode.preferences import labels as labels_file
 from perepisode.preferences.pairs import PairChooser
-from perepisode.preferences.support import Support, inversions
-from perepisode.report.drawing.canvas import drawn, encoded, style
 from perepisode.runs import Run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -122,8 +122,8 @@ def train(work: Path) -> None:
     for label in labels:
         labels_file.append(path, label)
     content = fit.distill_labels([path], work / "utility.json", monotone=True).read_bytes()
-    files = {safe_digest(content): content}
-    runs = [run_of("esr_distilled", seed, STEPS, utility=safe_digest(content)) for seed in SEEDS]
+    files = {safe_io.digest(content): content}
+    runs = [run_of("esr_distilled", seed, STEPS, utility=safe_io.digest(content)) for seed in SEEDS]
     rows = [{"agent": "exact optimum", **measured(best := optimum(), best)}]
     programme = of_policy_for(fit.fit(labels, monotone=True, ensemble=0).u)
     rows += [{"agent": "exact optimum of the fitted utility", **measured(programme, best)}]
@@ -134,12 +134,6 @@ def train(work: Path) -> None:
         rows.append({"agent": f"seed {seed}", **measured(found, best), "episodes": len(own)})
     print(pd.DataFrame(rows).round(4).to_string(index=False))
     write_csv(pd.DataFrame(rows), "trained.csv")
-
-
-def safe_digest(content: bytes) -> str:
-    from perepisode import safe_io
-
-    return safe_io.digest(content)
 
 
 def measured(found: exact.Exact, best: exact.Exact) -> dict[str, float]:
@@ -170,34 +164,43 @@ def agreement_of_raters(work: Path) -> None:
 
 
 def refused(work: Path) -> None:
-    """A pool whose worst episode has one violation: labels of the lenient rater, and the paper's rule as before."""
-    table = episodes.read(work / "pool.parquet")
-    thin = table[table["violations"] <= 1].reset_index(drop=True)
-    labels = raters.simulate(thin, PairChooser(thin, DILEMMA, 0, "random"), raters.LENIENT, LABELS)
+    """Made-up pools whose worst episode has one violation, which pays, and a rater who looks at the return only.
+
+    Return and violations rise together, so labels hardly say which of the two the rater likes.
+    """
+    rows = []
+    for pay in (3, 6):
+        for seed in range(20):
+            labels = labels_of_thin_pool(pay, seed)
+            found = fit.fit(labels, monotone=False, ensemble=0).inversions
+            monotone = fit.fit(labels, monotone=True, ensemble=0).inversions
+            inside, outside = ([one for one in found if one.supported is where] for where in (True, False))
+            rows.append({
+                "pay": pay, "seed": seed, "refused": bool(inside), "inverted_outside": bool(outside),
+                "three_above_one": any((one.fewer, one.more) == (1, 3) for one in outside),
+                "monotone_inverted": bool(monotone),
+            })  # fmt: skip
+    write_csv(pd.DataFrame(rows), "refused.csv")
+    print(pd.DataFrame(rows).groupby("pay").mean())
+    first = next(row for row in rows if row["refused"] and row["three_above_one"])
     path = work / "thin.jsonl"
     path.unlink(missing_ok=True)
-    for label in labels:
+    for label in labels_of_thin_pool(first["pay"], first["seed"]):
         labels_file.append(path, label)
     try:
         fit.distill_labels([path], RESULTS / "refused.json")
-        sentence = "not refused"
     except ConfigError as error:
-        sentence = str(error)
-    rows = [{"fit": "labels", "sentence": sentence}]
-    returns, counts = thin["return"].to_numpy(float), thin["violations"].to_numpy(float)
-    winners, losers = distill.labelled_pairs(random := np.random.default_rng(0), returns, counts, 20_000, 0.5)
-    utility = distill.fit(random, winners, losers, returns)
+        (RESULTS / "refused.txt").write_text(f"{error}\n")
+        print(error)
 
-    def u(r: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return np.asarray(utility(np.asarray(r, np.float32), np.asarray(-10.0 * v, np.float32)), float)
 
-    support = Support(returns, counts, np.ones(len(thin), bool))
-    rows += [{"fit": "rule", "sentence": str(one)} for one in inversions(u, support)]
-    with style():
-        svg = encoded(drawn("rule", "Utility", picture.utility(u, support, DILEMMA)), "svg")
-    (RESULTS / "rule_thin_pool.svg").write_bytes(svg)
-    print(pd.DataFrame(rows).to_string(index=False))
-    write_csv(pd.DataFrame(rows), "refused.csv")
+def labels_of_thin_pool(pay: float, seed: int) -> list[labels_file.Label]:
+    random = np.random.default_rng(seed)
+    violations = (random.random(300) < 0.5).astype(int)
+    returns = 36 + pay * violations + random.normal(0, 2, 300)
+    columns = {"method": "made up", "seed": 1, "return": returns, "violations": violations, "dilemma": DILEMMA}
+    table = episodes.complete(pd.DataFrame(columns))
+    return raters.simulate(table, PairChooser(table, DILEMMA, seed, "random"), raters.RETURN_ONLY, 120)
 
 
 def write_csv(table: pd.DataFrame, name: str) -> None:
@@ -209,14 +212,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("pool", "curve", "train", "agreement", "refused"))
     parser.add_argument("--work", type=Path, default=ROOT / "out" / "preferences")
-    parser.add_argument("--seeds", type=int, default=8, help="of the curve")
+    parser.add_argument("--seeds", type=int, default=6, help="of the curve")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     steps = {"pool": pool, "train": train, "agreement": agreement_of_raters, "refused": refused}
-    if given.what == "curve":
-        curve(given.work, given.seeds)
-    else:
-        steps[given.what](given.work)
+    steps["curve"] = partial(curve, seeds=given.seeds)
+    steps[given.what](given.work)
 
 
 if __name__ == "__main__":

@@ -50,10 +50,13 @@ class Preferences:
         return np.asarray(self.utility(returns, -ETHICAL_PENALTY * np.asarray(violations, float)), float)
 
     def of_ensemble(self, returns: np.ndarray, violations: np.ndarray) -> np.ndarray:
-        """u of every fit to resampled pairs in the units of `utility`, [fit, …]."""
-        features = self.fit.features
-        values = features(returns, violations) - features(np.zeros(()), np.zeros(()))
-        return np.moveaxis(values @ self.ensemble.T, -1, 0) * float(self.utility.scale)
+        """u of every fit to resampled pairs in the units of `utility`, [fit, …].
+
+        Preferences determine a utility up to a constant, so each has the mean of `utility` over the judged episodes.
+        """
+        features, judged = self.fit.features, (self.answers.returns.ravel(), self.answers.violations.ravel())
+        values = (features(returns, violations) - features(*judged).mean(axis=0)) @ self.ensemble.T
+        return np.moveaxis(values, -1, 0) * float(self.utility.scale) + self.u(*judged).mean()
 
     @cached_property
     def support(self) -> Support:

@@ -16,7 +16,7 @@ from perepisode.report.drawing.canvas import Drawing, drawn, encoded, sheet, sty
 from perepisode.report.style import EDGE, INK, OVER, PAPER, TEXT, dilemma_name, violation_name
 from perepisode.runs import write_atomically
 
-MOST_SLICES = 7
+MOST_SLICES, LOWEST_SLICES = 7, 4  # numbers of violations that are drawn, and how many of them are the lowest
 CAPTION = (
     "Utility fitted to labels. Dots are judged episodes. Hatched and dotted: no label supports the utility there. "
     "Red: more violations are preferred to fewer."
@@ -38,11 +38,12 @@ def utility(u: Utility, support: Support, dilemma: str, preferences: Preferences
     z, held = u(*np.meshgrid(returns, values)), support(returns, values[:, None])
     figure, (plane, slices) = sheet(6.4, 2, sharex=True, height_ratios=(1, 1.5))
     _plane(plane, returns, values, z, held, support, found)
-    plane.set(ylabel=violation_name(dilemma), title=f"{dilemma_name(dilemma)}: u(return, violations)")
+    plane.set(ylabel=violation_name(dilemma))
+    plane.set_title(f"{dilemma_name(dilemma)}: utility", loc="left")
     _slices(slices, returns, values, z, held, found, preferences)
     slices.set(xlabel="return", ylabel="utility, in units of return")
-    if figure.legends == []:
-        figure.legend(*slices.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    lines = slices.get_legend_handles_labels()
+    figure.legend(*lines, loc="outside lower center", ncols=MOST_SLICES, title=violation_name(dilemma))
     r, v = np.meshgrid(returns, values)
     frame = pd.DataFrame(
         {"violations": v.ravel(), "return": r.ravel(), "u": np.ravel(z), "supported": held.ravel()},
@@ -71,6 +72,8 @@ def _plane(
     for one in found:
         strip = int(np.abs(values - one.more).argmin())
         axes.plot([one.low, one.high], [strip, strip], color=OVER, lw=2.2, solid_capstyle="round")
+    if found:
+        axes.set_title("red: preferred to fewer", loc="right", fontsize=8, color=OVER)
     axes.set_yticks(strips, [f"{value:g}" for value in values])
     axes.grid(False)
     figure = axes.get_figure(root=True)
@@ -82,7 +85,8 @@ def _slices(
     axes: Axes, returns: np.ndarray, values: np.ndarray, z: np.ndarray, held: np.ndarray, found: list[Inversion],
     preferences: Preferences | None,
 ) -> None:  # fmt: skip
-    shown = thinned(np.arange(len(values)), MOST_SLICES)
+    lowest = min(LOWEST_SLICES, len(values))
+    shown = np.append(np.arange(lowest), thinned(np.arange(lowest, len(values)), MOST_SLICES - lowest))
     for index, (value, row, known) in zip(shown, zip(values[shown], z[shown], held[shown])):
         colour = mpl.colormaps["viridis"](0.05 + 0.85 * index / max(1, len(values) - 1))
         axes.plot(returns, row, color=colour, lw=1.1, ls=":")
