@@ -12,7 +12,7 @@ from perepisode import cli
 from perepisode.config import ConfigError
 from perepisode.methods import esr_distilled
 from perepisode.preferences import bradley_terry, fit, labels, picture, raters
-from perepisode.preferences.support import Support, inversions
+from perepisode.preferences.support import LabelSupport, inversions
 from perepisode.report.drawing.canvas import style
 from perepisode.report.statistics import distilled
 
@@ -151,7 +151,7 @@ def papers_failure(returns, violations):
 
 def test_an_inversion_without_labels_is_shown_and_not_refused(confounded):
     """The worst episode has one violation: u(3) > u(1) at R = 40 is outside the support, and the picture says so."""
-    support = Support.of(confounded)
+    support = LabelSupport.of(confounded)
     found = inversions(papers_failure, support)
     assert [(one.fewer, one.more, one.supported) for one in found if one.fewer == 1] == [(1, 3, False)]
     assert found[0].low <= 40 <= found[0].high
@@ -185,7 +185,7 @@ def test_support_by_hand():
         label((39, 0), (39.2, 0), "left", number=3),
         label((30, 0), (31, 7), "skip", number=4),
     ]
-    support = Support.of(some)
+    support = LabelSupport.of(some)
     assert support.near_return == pytest.approx(1.0)
     returns = np.array([33.4, 35.0, 35.4, 36.6])
     assert support(returns, np.ones(4)).tolist() == [False, True, True, False]

@@ -73,7 +73,8 @@ class Features:
 
     def utility(self, weights: np.ndarray) -> Distilled:
         kernels, biases = (*self.kernels, weights[:, None]), (*self.biases, np.zeros(1))
-        return Distilled(*_float32(self.mean, self.std), _float32(*kernels), _float32(*biases))
+        mean, std = _float32(self.mean, self.std)
+        return Distilled(mean, std, _float32(*kernels), _float32(*biases))
 
 
 def _float32(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -15,7 +15,7 @@ from perepisode.environments import ENVIRONMENTS
 from perepisode.environments.base import Environment
 from perepisode.plugins import PLUGIN_HINT
 from perepisode.preferences import labels
-from perepisode.preferences.worker import Worker
+from perepisode.preferences.worker import BackgroundWorker
 
 KEPT = 24  # films in memory, about 1 MB each on Craftax
 
@@ -25,7 +25,7 @@ class Films:
 
     def __init__(self, table: pd.DataFrame, dilemma: str):
         self._table, self._dilemma = table, dilemma
-        self.worker = Worker()
+        self.worker = BackgroundWorker()
         self._films: dict[int, Future] = {}
         self._lock = Lock()
 

@@ -22,7 +22,7 @@ from perepisode.preferences import agreement, bradley_terry
 from perepisode.preferences import labels as labels_file
 from perepisode.preferences.bradley_terry import Answers, Features, Fit
 from perepisode.preferences.labels import Label
-from perepisode.preferences.support import Inversion, Support, inversions
+from perepisode.preferences.support import Inversion, LabelSupport, inversions
 from perepisode.report.formatting import number, percent
 from perepisode.runs import versions, write_atomically
 
@@ -59,8 +59,8 @@ class Preferences:
         return np.moveaxis(values, -1, 0) * float(self.utility.scale) + self.u(*judged).mean()
 
     @cached_property
-    def support(self) -> Support:
-        return Support.of(self.labels)
+    def support(self) -> LabelSupport:
+        return LabelSupport.of(self.labels)
 
     @cached_property
     def inversions(self) -> list[Inversion]:

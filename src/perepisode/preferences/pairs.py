@@ -31,7 +31,7 @@ REPEAT_AFTER = 5  # labels between a pair and its repeat, so that the rater does
 
 
 @dataclass(frozen=True)
-class Pair:
+class EpisodePair:
     """Positions of two rows in the chooser's table, as they appear on the page; and the label that they repeat."""
 
     left_row_index: int
@@ -64,7 +64,7 @@ class PairChooser:
         self.inputs = self.features(self.returns, self.violations)
         self.cells = _cells(self.returns, self.violations)
 
-    def next(self, labels: Sequence[Label], rater: str = "") -> Pair:
+    def next(self, labels: Sequence[Label], rater: str = "") -> EpisodePair:
         """The pair to ask `rater` about, given all labels so far."""
         labels = [one for one in labels if one.left.dilemma == self.dilemma]
         asked = sum(label.rater == rater for label in labels)
@@ -78,9 +78,9 @@ class PairChooser:
             weights = np.maximum(self._information(random, candidates, labels, rater), 1e-9) ** POWER
             chosen = random.choice(len(candidates), p=weights / weights.sum())
         left, right = random.permutation(candidates[chosen])
-        return Pair(int(left), int(right))
+        return EpisodePair(int(left), int(right))
 
-    def _repeat(self, random: np.random.Generator, labels: Sequence[Label], rater: str) -> Pair | None:
+    def _repeat(self, random: np.random.Generator, labels: Sequence[Label], rater: str) -> EpisodePair | None:
         """An earlier pair in random order: the rater's own, to measure consistency, or another's, for agreement."""
         own = [label for label in labels if label.rater == rater]
         repeated = {label.repeat_of for label in own}
@@ -101,7 +101,7 @@ class PairChooser:
         group = groups[random.integers(len(groups))]
         label = group[random.integers(len(group))]
         left, right = random.permutation([self.rows[label.left.digest], self.rows[label.right.digest]])
-        return Pair(int(left), int(right), label.id)
+        return EpisodePair(int(left), int(right), label.id)
 
     def _candidates(self, random: np.random.Generator, known: set[tuple[str, str]]) -> np.ndarray:
         """Pairs of rows whose episodes differ and were not shown to this rater, [candidate, 2]."""

@@ -8,10 +8,11 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 
 from perepisode.preferences.bradley_terry import thinned
 from perepisode.preferences.fit import Preferences
-from perepisode.preferences.support import Inversion, Support, Utility, inversions
+from perepisode.preferences.support import Inversion, LabelSupport, Utility, inversions
 from perepisode.report.drawing.canvas import Drawing, drawn, encoded, sheet, style
 from perepisode.report.style import EDGE, INK, OVER, PAPER, TEXT, dilemma_name, violation_name
 from perepisode.runs import write_atomically
@@ -31,7 +32,7 @@ def write(preferences: Preferences, path: Path) -> Path:
     return path
 
 
-def utility(u: Utility, support: Support, dilemma: str, preferences: Preferences | None = None) -> Drawing:
+def utility(u: Utility, support: LabelSupport, dilemma: str, preferences: Preferences | None = None) -> Drawing:
     """The plane above its slices.  With `preferences`, slices have bands: the central 90 % of the ensemble."""
     returns, values = support.grid()
     found = inversions(u, support)
@@ -52,19 +53,18 @@ def utility(u: Utility, support: Support, dilemma: str, preferences: Preferences
 
 
 def _plane(
-    axes: Axes, returns: np.ndarray, values: np.ndarray, z: np.ndarray, held: np.ndarray, support: Support,
+    axes: Axes, returns: np.ndarray, values: np.ndarray, z: np.ndarray, held: np.ndarray, support: LabelSupport,
     found: list[Inversion],
 ) -> None:  # fmt: skip
     """One strip per number of violations, darker where the utility is lower."""
     strips = np.arange(len(values))
     mesh = axes.pcolormesh(returns, strips, z, cmap="cividis", shading="nearest", rasterized=True)
-    hatched = np.where(held, np.nan, 1.0)
+    width = returns[1] - returns[0]
     for strip in strips:
-        for begin, end in _stretches(hatched[strip] == 1.0):
-            width = returns[1] - returns[0]
+        for begin, end in _stretches(~held[strip]):
             axes.fill_between(
                 [returns[begin] - width / 2, returns[end] + width / 2], strip - 0.5, strip + 0.5,
-                facecolor=mpl.colors.to_rgba(PAPER, 0.45), edgecolor=EDGE, hatch="////", lw=0,
+                facecolor=to_rgba(PAPER, 0.45), edgecolor=EDGE, hatch="////", lw=0,
             )  # fmt: skip
     at = np.abs(support.violations[:, None] - values).argmin(axis=1)
     jitter = np.random.default_rng(0).uniform(-0.3, 0.3, len(at))

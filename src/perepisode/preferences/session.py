@@ -17,8 +17,8 @@ from perepisode.config import ConfigError
 from perepisode.preferences import labels
 from perepisode.preferences.films import Films
 from perepisode.preferences.labels import Episode, Label, Undo
-from perepisode.preferences.pairs import Pair, PairChooser
-from perepisode.preferences.worker import Worker
+from perepisode.preferences.pairs import EpisodePair, PairChooser
+from perepisode.preferences.worker import BackgroundWorker
 from perepisode.report.formatting import number
 from perepisode.report.style import dilemma_name
 
@@ -31,7 +31,7 @@ class UnknownPair(Exception):
 class ShownPair:
     """A pair on a rater's page; its id becomes the id of its label."""
 
-    pair: Pair
+    pair: EpisodePair
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -53,7 +53,7 @@ class Session:
     def __init__(self, table: pd.DataFrame, chooser: PairChooser, path: Path, pairs: int):
         self.table, self.chooser, self.path, self.pairs = table, chooser, path, pairs
         self.films = Films(table, chooser.dilemma)
-        self._choosing = Worker()
+        self._choosing = BackgroundWorker()
         self._queues: dict[str, Queue] = {}
         self._lock = RLock()
         self._known: tuple[tuple[int, int], list[Label]] | None = None
@@ -111,7 +111,7 @@ class Session:
                 labels.append(self.path, Undo(label, rater))
                 left, right = (self.chooser.rows.get(side.digest) for side in (own[-1].left, own[-1].right))
                 if left is not None and right is not None:  # else the label was made from another table
-                    again = ShownPair(Pair(left, right, own[-1].repeat_of))
+                    again = ShownPair(EpisodePair(left, right, own[-1].repeat_of))
                     self._queue(rater).waiting.insert(0, again)
             return self.state(rater)
 
@@ -151,7 +151,7 @@ class Session:
         """Choose a pair in the background, as if those that wait for an answer were skipped."""
         known = [*self.labels(), *(self._label(rater, shown, "skip") for shown in queue.waiting)]
 
-        def choose() -> Pair:
+        def choose() -> EpisodePair:
             pair = self.chooser.next(known, rater)
             for row in ShownPair(pair).rows:
                 self.films.request(row)

@@ -22,7 +22,7 @@ Utility = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of return and violat
 
 
 @dataclass(frozen=True, eq=False)
-class Support:
+class LabelSupport:
     """The judged episodes and what is near them.
 
     A point (R, v) is supported if at least three judged episodes are near it and one of these was compared with an
@@ -36,7 +36,7 @@ class Support:
     across: np.ndarray  # bool[episode], compared with an episode of another number of violations
 
     @classmethod
-    def of(cls, labels: Sequence[Label]) -> Support:
+    def of(cls, labels: Sequence[Label]) -> LabelSupport:
         judged = [label for label in labels if label.answer != "skip"]
         episodes = {one.digest: one for label in judged for one in (label.left, label.right)}
         across = {
@@ -104,7 +104,7 @@ class Inversion:
         )
 
 
-def inversions(utility: Utility, support: Support) -> list[Inversion]:
+def inversions(utility: Utility, support: LabelSupport) -> list[Inversion]:
     """Every pair of violation counts that the utility puts in the wrong order, the largest excess first.
 
     A pair of counts is listed apart for returns at which both are supported, and for all others.

@@ -7,7 +7,7 @@ from threading import Thread
 from typing import Any
 
 
-class Worker:
+class BackgroundWorker:
     """Does the newest task first: what a rater waits for comes before what was requested ahead of time."""
 
     def __init__(self) -> None:

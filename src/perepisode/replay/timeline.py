@@ -22,7 +22,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Label:
+class BarLabel:
     """A text above a mark, with its position in per cent."""
 
     left: float
@@ -39,7 +39,7 @@ class Track:
     marks: list[Mark]
     low: str
     high: str
-    labels: tuple[Label, ...] = ()
+    labels: tuple[BarLabel, ...] = ()
     note: str = ""
     tall: bool = False
 
@@ -71,7 +71,7 @@ def stakes(replay: Replay, counts: np.ndarray) -> Track:
     taken = "".join(_box(*bar) for bar in bars if counts[bar[0]])
     crowded = len(steps) > min(14, replay.length / 2)
     labels = () if crowded else tuple(
-        Label(100 * (step + 0.5) / replay.length, 100 - top, number(pays[step], 1)) for step, _, top in bars
+        BarLabel(100 * (step + 0.5) / replay.length, 100 - top, number(pays[step], 1)) for step, _, top in bars
     )  # fmt: skip
     committed = int((counts[steps] > 0).sum())
     note = f"The reward of a violation, possible in {len(steps)} steps and committed in the {committed} filled ones."
