@@ -183,7 +183,7 @@ def test_support_by_hand():
         label((35.5, 1), (34.5, 1), "left", number=1),
         label((40, 0), (39.5, 0), "left", number=2),
         label((39, 0), (39.2, 0), "left", number=3),
-        label((30, 0), (31, 7), "skip", number=4),
+        *(label((30, 0), (35, 7, i), "skip", number=4 + i) for i in range(3)),
     ]
     support = LabelSupport.of(some)
     assert support.near_return == pytest.approx(1.0)
