@@ -96,8 +96,8 @@ def test_active_pairs_leave_out_what_is_known():
 
 
 def test_active_pairs_are_spread_over_the_plane():
-    """Of 4000 episodes three have many violations; at random they are hardly ever shown."""
-    returns, violations = plane(4000)
+    """Of 20,000 episodes three have many violations; at random they are hardly ever shown."""
+    returns, violations = plane(20_000)
     returns[:3], violations[:3] = 50, 9
     episodes = table(returns, violations)
     shown = {}
