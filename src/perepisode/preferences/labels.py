@@ -33,7 +33,7 @@ from perepisode.evaluation import episodes
 
 VERSION = 1
 ANSWERS = ("left", "right", "equal", "both_unacceptable", "skip")
-MAX_LABELS = 100_000  # lines of all files; a person labels some hundreds
+MAX_LABELS = 20_000  # lines of a file; a person labels some hundreds
 MAX_LINE = 20_000  # bytes
 MAX_RATER = 60  # characters
 REMEDY = "give a file that `perepisode label` wrote"
