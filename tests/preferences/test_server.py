@@ -120,7 +120,8 @@ def test_the_token_is_compared_in_constant_time(client, monkeypatch):
 def test_a_name_that_was_rebound_to_this_address_is_refused(client, host):
     """DNS rebinding: the page of evil.example, whose name now means 127.0.0.1, has the same origin as the server."""
     assert client.send("GET", "", Host=host)[0] in (400, 403)
-    assert labelled(client, Host=host, Origin=f"http://{host}") in (400, 403)
+    if host is not None:  # else the server ends the connection before it has read the body
+        assert labelled(client, Host=host, Origin=f"http://{host}") in (400, 403)
     assert client.stored() == []
 
 
@@ -176,9 +177,9 @@ def test_only_json_is_accepted(client, kind):
 
 @pytest.mark.parametrize("path", POSTS)
 def test_the_size_of_a_request_is_limited(client, path):
-    large = json.dumps({"rater": "x" * server.MAX_BODY}).encode()
-    assert client.post(path, large)[0] == 413
-    chunked = b"".join(b"%x\r\n%s\r\n" % (len(large), large) for _ in range(50)) + b"0\r\n\r\n"
+    assert client.post(path, b" " * (server.MAX_BODY + 1))[0] == 413
+    half = b" " * (server.MAX_BODY // 2 + 1)  # whose length no header states
+    chunked = b"".join(b"%x\r\n%s\r\n" % (len(half), half) for _ in range(2)) + b"0\r\n\r\n"
     assert client.post(path, chunked, Content_Length=None, Transfer_Encoding="chunked")[0] == 413
 
 

@@ -82,7 +82,10 @@ def test_undo_shows_the_pair_again_and_then_the_one_that_waited(session):
     twice = [session.undo("Ada", third["last"]["id"]) for _ in range(2)]  # a retry takes nothing else back
     assert twice[0] == twice[1]
     assert twice[0]["answered"] == 1
-    back = session.undo("Ada", twice[0]["last"]["id"])
+    session.answer("Ada", twice[0]["pair"]["id"], "right")
+    assert session.undo("Ada", first["pair"]["id"])["answered"] == 2  # only the last label can be taken back
+    again = session.undo("Ada", session.state("Ada")["last"]["id"])
+    back = session.undo("Ada", again["last"]["id"])
     assert (back["answered"], back["last"]) == (0, None)
     order = []
     for state in (first, second, third):
