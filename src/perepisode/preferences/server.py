@@ -24,6 +24,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
@@ -68,7 +69,7 @@ def app(session: Session, token: str, page: str) -> Starlette:
     async def film(request: Request) -> Response:
         row = request.path_params["row"]
         if not 0 <= row < len(session.table):
-            return JSONResponse({"error": "there is no such episode"}, 404)
+            raise HTTPException(404, "there is no such episode")
         made, until = session.films.request(row), time.monotonic() + FILM_SECONDS
         while not made.done() and time.monotonic() < until:
             await asyncio.sleep(0.02)
@@ -78,7 +79,7 @@ def app(session: Session, token: str, page: str) -> Starlette:
         rater, pair, given = await _fields(request, "rater", "pair", "answer")
         _check_rater(rater)
         if given not in labels.ANSWERS:
-            raise Refused(400, f"the answer is none of {', '.join(labels.ANSWERS)}")
+            raise HTTPException(400, f"the answer is none of {', '.join(labels.ANSWERS)}")
         return await _answered(lambda: session.answer(rater, pair, given))
 
     async def undo(request: Request) -> Response:
@@ -110,16 +111,8 @@ def app(session: Session, token: str, page: str) -> Starlette:
     return Starlette(
         routes=[Mount(f"/{token}", routes=routes)],
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
-        exception_handlers={Refused: _refusal},
+        exception_handlers={HTTPException: _refusal},
     )
-
-
-class Refused(Exception):
-    """A request that is refused, with its status and reason."""
-
-    def __init__(self, status: int, reason: str):
-        super().__init__(reason)
-        self.status = status
 
 
 def refused(request: Request, token: str) -> tuple[int, str] | None:
@@ -141,8 +134,8 @@ def refused(request: Request, token: str) -> tuple[int, str] | None:
 
 
 async def _refusal(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    return JSONResponse({"error": str(error)}, error.status)
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code)
 
 
 async def _fields(request: Request, *names: str) -> list[str]:
@@ -151,15 +144,15 @@ async def _fields(request: Request, *names: str) -> list[str]:
     async for part in request.stream():
         body += part
         if len(body) > MAX_BODY:
-            raise Refused(413, f"the request is larger than {MAX_BODY} bytes")
+            raise HTTPException(413, f"the request is larger than {MAX_BODY} bytes")
     try:
         plain = json.loads(body)
     except (ValueError, RecursionError):
-        raise Refused(400, "the request is not JSON") from None
+        raise HTTPException(400, "the request is not JSON") from None
     if not isinstance(plain, dict) or set(plain) != set(names):
-        raise Refused(400, f"the request must be an object of {', '.join(names)}")
+        raise HTTPException(400, f"the request must be an object of {', '.join(names)}")
     if not all(isinstance(value, str) for value in plain.values()):
-        raise Refused(400, f"{', '.join(names)} must be texts")
+        raise HTTPException(400, f"{', '.join(names)} must be texts")
     return [plain[name] for name in names]
 
 
@@ -167,7 +160,7 @@ def _check_rater(name: str) -> None:
     try:
         labels.check_rater(name)
     except ConfigError as error:
-        raise Refused(400, str(error)) from None
+        raise HTTPException(400, str(error)) from None
 
 
 async def _answered(call: Callable[[], dict[str, Any]]) -> Response:
@@ -175,9 +168,9 @@ async def _answered(call: Callable[[], dict[str, Any]]) -> Response:
     try:
         return JSONResponse(await run_in_threadpool(call))
     except UnknownPair:
-        raise Refused(409, "this pair was taken back or answered elsewhere") from None
+        raise HTTPException(409, "this pair was taken back or answered elsewhere") from None
     except (ConfigError, OSError) as error:
-        raise Refused(500, safe_io.one_line(error)) from None
+        raise HTTPException(500, safe_io.one_line(error)) from None
 
 
 def bind(port: int) -> socket.socket:
