@@ -96,6 +96,17 @@ def test_undo_shows_the_pair_again_and_then_the_one_that_waited(session):
     assert [label.answer for label in labels.read(session.path)] == ["equal"] * 3
 
 
+def test_the_next_pair_is_chosen_while_the_rater_looks_at_this_one(session):
+    """And its films are made, so that the rater need not wait."""
+    first = session.state("Ada")
+    upcoming = session._queues["Ada"].upcoming.result(60)
+    state = session.answer("Ada", first["pair"]["id"], "left")
+    shown = [state["pair"][side]["row"] for side in ("left", "right")]
+    assert shown == [upcoming.left_row_index, upcoming.right_row_index]
+    for row in shown:
+        assert session.films.request(row).result(60)["player"]
+
+
 def test_a_late_retry_of_an_answer_that_was_undone_is_refused(session):
     pair = session.state("Ada")["pair"]["id"]
     session.undo("Ada", session.answer("Ada", pair, "left")["last"]["id"])
