@@ -46,6 +46,9 @@ T_REPLAY, T_SHOWN = "tests/replay/test_replay.py", "tests/replay/test_violations
 KILLS, T_KILLS = "environments/craftax/violations.py", "tests/environments/test_craftax_violations.py"
 T_POINTS, T_PAIRS, T_MEASURE = (f"tests/report/test_{name}.py" for name in ("points", "pairs", "cost_measure"))
 T_DET = "tests/environments/test_craftax_detectors.py"
+T_LABELS, T_FIT, T_PAIR, T_AGREE, T_BT = (
+    f"tests/preferences/test_{name}.py" for name in ("labels", "fit", "pairs", "agreement", "bradley_terry")
+)
 T_PACK, T_MATRIX = "tests/study/test_packing.py", "tests/study/test_matrix.py"
 
 BUGS = (
@@ -921,6 +924,154 @@ BUGS = (
         "percent if spec.share else plus_minus",
         "plus_minus",
         T_MEASURE,
+    ),
+    # ---- preferences from people
+    Bug(
+        "preferences: labels: a line that a kill cut short is closed off",
+        "preferences/labels.py",
+        'line = b"\\n" + line',
+        "pass",
+        f"{T_LABELS}::test_a_line_cut_short_by_a_kill_is_closed_off",
+    ),
+    Bug(
+        "preferences: labels: on disk when append returns",
+        "preferences/labels.py",
+        "        os.fsync(file.fileno())",
+        "        pass",
+        f"{T_LABELS}::test_an_answer_is_on_disk_when_append_returns",
+    ),
+    Bug(
+        "preferences: labels: an undo takes back",
+        "preferences/labels.py",
+        "            del found[undo.undoes]",
+        "            pass",
+        f"{T_LABELS}::test_an_undo_takes_back_a_label_of_the_same_rater",
+    ),
+    Bug(
+        "preferences: labels: only of the same rater",
+        "preferences/labels.py",
+        " and found[undo.undoes].rater == undo.rater",
+        "",
+        f"{T_LABELS}::test_an_undo_takes_back_a_label_of_the_same_rater",
+    ),
+    Bug(
+        "preferences: labels: the digest names the keys",
+        "preferences/labels.py",
+        '.encode() + row["actions"]',
+        '.encode()[:0] + row["actions"]',
+        f"{T_LABELS}::test_the_digest_names_keys_and_actions",
+    ),
+    Bug(
+        "preferences: pairs: another seed asks other pairs",
+        "preferences/pairs.py",
+        "[self.seed, zlib",
+        "[0, zlib",
+        f"{T_PAIR}::test_the_next_pair_follows_from_seed_rater_and_labels",
+    ),
+    Bug(
+        "preferences: pairs: the order of a repeat is random",
+        "preferences/pairs.py",
+        "left, right = random.permutation([self.rows[label.left.digest], self.rows[label.right.digest]])",
+        "left, right = self.rows[label.left.digest], self.rows[label.right.digest]",
+        f"{T_PAIR}::test_the_share_of_repeats_and_their_order",
+    ),
+    Bug(
+        "preferences: pairs: candidates from the whole plane",
+        "preferences/pairs.py",
+        "np.where(random.random(size) < 0.5, pairs, spread)",
+        "pairs",
+        f"{T_PAIR}::test_active_pairs_are_spread_over_the_plane",
+    ),
+    Bug(
+        "preferences: pairs: rejected pairs are avoided",
+        "preferences/pairs.py",
+        "(1 - rejects) * (",
+        "(",
+        f"{T_PAIR}::test_pairs_that_would_be_rejected_are_avoided",
+    ),
+    Bug(
+        "preferences: fit: a tie is the geometric mean",
+        "preferences/bradley_terry.py",
+        "left, right, (left + right) / 2",
+        "left, right, left + right",
+        f"{T_BT}::test_the_probabilities_by_hand",
+    ),
+    Bug(
+        "preferences: fit: weights stay positive",
+        "preferences/bradley_terry.py",
+        "np.append(np.full(features.number, monotone), (False, False))",
+        "np.zeros(features.number + 2, bool)",
+        T_BT,
+    ),
+    Bug(
+        "preferences: fit: features fall with violations",
+        "preferences/bradley_terry.py",
+        "np.broadcast_arrays(returns, -ETHICAL_PENALTY * violations)",
+        "np.broadcast_arrays(returns, ETHICAL_PENALTY * violations)",
+        T_BT,
+    ),
+    Bug(
+        "preferences: fit: repeats stay in the fold",
+        "preferences/fit.py",
+        "permutation(answers.pairs.max() + 1)[answers.pairs] % FOLDS",
+        "permutation(len(answers)) % FOLDS",
+        f"{T_FIT}::test_labels_of_a_pair_stay_in_one_fold",
+    ),
+    Bug(
+        "preferences: fit: held out",
+        "preferences/fit.py",
+        "bradley_terry.fit(features, answers[~own], monotone, prior_std).log",
+        "bradley_terry.fit(features, answers, monotone, prior_std).log",
+        T_FIT,
+    ),
+    Bug(
+        "preferences: fit: units of return",
+        "preferences/fit.py",
+        "scale=1.0 / slope",
+        "scale=slope",
+        f"{T_FIT}::test_units",
+    ),
+    Bug(
+        "preferences: fit: an inversion within the support is refused",
+        "preferences/fit.py",
+        "if refused and not allow_inversion:",
+        "if False:",
+        f"{T_FIT}::test_an_inverted_fit_is_refused_with_its_place",
+    ),
+    Bug(
+        "preferences: support: both counts of an inversion",
+        "preferences/support.py",
+        "held[low] & held[high]",
+        "held[low] | held[high]",
+        f"{T_FIT}::test_an_inversion_without_labels_is_shown_and_not_refused",
+    ),
+    Bug(
+        "preferences: support: compared across counts",
+        "preferences/support.py",
+        " & (near & self.across).any(axis=-1)",
+        "",
+        f"{T_FIT}::test_support_by_hand",
+    ),
+    Bug(
+        "preferences: support: skipped pairs are no evidence",
+        "preferences/support.py",
+        'if label.answer != "skip"]',
+        "if label.answer]",
+        f"{T_FIT}::test_support_by_hand",
+    ),
+    Bug(
+        "preferences: agreement: α without chance",
+        "preferences/agreement.py",
+        "return float(1 - disagreeing / expected)",
+        "return float(1 - disagreeing / totals.sum())",
+        T_AGREE,
+    ),
+    Bug(
+        "preferences: agreement: whatever the order on the page",
+        "preferences/agreement.py",
+        "    if label.left.digest == label.pair[0]:",
+        "    if label:",
+        T_AGREE,
     ),
 )
 

@@ -71,6 +71,10 @@ def blocks(results: Path) -> dict[str, Callable[[], str]]:
         "verdicts: power": power,
         "wrappers: optima": _optima,
         "wrappers: traps": _traps,
+        "preferences: curve": _labels_needed,
+        "preferences: trained": _trained_on_labels,
+        "preferences: agreement": _agreement,
+        "preferences: refused": _refused,
     }
 
 
@@ -504,6 +508,72 @@ def _traps() -> str:
         for _, own in rows.groupby("case", sort=False)
     ]
     return "\n".join([*head, *lines])
+
+
+# ---- preferences from people, simulated ---------------------------------------------------------------------
+
+
+def _labels_needed() -> str:
+    """Active against random pairs."""
+    rows = pd.read_csv(HERE / "preferences" / "curve.csv")
+    lines = [
+        "| | distance | | loss | | order | |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+        "| labels | active | random | active | random | active | random |",
+    ]
+    for size, of_size in rows.groupby("labels"):
+        cells = [
+            f"{number(own['total_variation'].mean(), 3)} ({number(own['total_variation'].max(), 2)})"
+            for _, own in of_size.groupby("strategy")
+        ]
+        for column in ("regret", "orders_pool"):
+            cells += [percent(own[column].mean()) for _, own in of_size.groupby("strategy")]
+        lines.append(f"| {size} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"Mean over {rows['seed'].nunique()} seeds; in brackets the largest distance."])
+
+
+def _trained_on_labels() -> str:
+    """Five seeds beside the exact optimum."""
+    rows = pd.read_csv(HERE / "preferences" / "trained.csv")
+    head = [
+        "| agent | P(0) | P(1) | P(2) | P(> 2) | return | utility, of the optimum | distance |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines = [
+        f"| {row['agent']} | {' | '.join(percent(row[name]) for name in ('p_0', 'p_1', 'p_2', 'p_over'))} "
+        f"| {number(row['return'])} | {percent(row['utility_share'])} | {number(row['total_variation'], 3)} |"
+        for _, row in rows.iterrows()
+    ]
+    return "\n".join([*head, *lines])
+
+
+def _agreement() -> str:
+    """κ and α of raters who flip answers."""
+    rows = pd.read_csv(HERE / "preferences" / "agreement.csv")
+    head = [
+        "| answers flipped | agreement | coefficient | 95 % interval | same answer | pairs |",
+        "|---:|---|---:|---|---:|---:|",
+    ]
+    names = {"within": "within a rater, Cohen's κ", "between": "between two, Krippendorff's α"}
+    lines = [
+        f"| {percent(row['flips'], digits=0)} | {names[row['agreement']]} | {number(row['coefficient'])} "
+        f"| {number(row['low'])} to {number(row['high'])} | {percent(row['equal_share'])} | {row['pairs']} |"
+        for _, row in rows.iterrows()
+    ]
+    return "\n".join([*head, *lines])
+
+
+def _refused() -> str:
+    """How often a fit is inverted in a thin pool, and the sentence that refuses it."""
+    rows = pd.read_csv(HERE / "preferences" / "refused.csv")
+    lines = [
+        f"- A violation pays {pay}: {own['refused'].sum()} of {len(own)} fits are refused, "
+        f"{own['inverted_outside'].sum()} are inverted outside the support, and {own['monotone_inverted'].sum()} with "
+        "`--monotone`."
+        for pay, own in rows.groupby("pay")
+    ]
+    sentence = (HERE / "preferences" / "refused.txt").read_text().strip()
+    return "\n".join([*lines, "", f"> perepisode: {sentence}"])
 
 
 if __name__ == "__main__":

@@ -13,8 +13,12 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 DRIVER = shutil.which("chromedriver")
 
 
+KEYS = {"ArrowLeft": "\ue012", "ArrowRight": "\ue014", "Escape": "\ue00c", "Enter": "\ue007"}  # WebDriver's codes
+
+
 class Browser:
     def __init__(self, port: int, profile):
+        self.port = port
         self.address = f"http://127.0.0.1:{port}"
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
                      "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}",
@@ -29,13 +33,13 @@ class Browser:
     def open(
         self, path, width: int = 1280, dark: bool = False, medium: str = "screen", reduced_motion: bool = False
     ) -> None:
-        """Open a page on a screen of this width, which may be narrower than any window."""
+        """Open a page, given by path or address, on a screen of this width, which may be narrower than any window."""
         screen = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 600}
         self._cdp("Emulation.setDeviceMetricsOverride", **screen)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         motion = {"name": "prefers-reduced-motion", "value": "reduce" if reduced_motion else "no-preference"}
         self._cdp("Emulation.setEmulatedMedia", media=medium, features=[scheme, motion])
-        self._request("POST", f"{self.session}/url", {"url": path.as_uri()})
+        self._request("POST", f"{self.session}/url", {"url": path if isinstance(path, str) else path.as_uri()})
         # On a busy machine the driver answers while a large page is still being parsed.
         for _ in range(600):
             if self.run("return document.readyState") == "complete":
@@ -45,6 +49,29 @@ class Browser:
 
     def run(self, script: str):
         return self._request("POST", f"{self.session}/execute/sync", {"script": script, "args": []})
+
+    def press(self, key: str) -> None:
+        """Press and release a key on the real keyboard path, as a viewer does."""
+        value = KEYS.get(key, key)
+        actions = [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
+        self._act({"type": "key", "id": "keyboard", "actions": actions})
+
+    def click(self, selector: str) -> None:
+        """Click the middle of an element, wherever it is on the screen."""
+        x, y = self.run(
+            f"const element = document.querySelector({json.dumps(selector)});"
+            "element.scrollIntoView({block: 'center'}); const box = element.getBoundingClientRect();"
+            "return [Math.round(box.x + box.width / 2), Math.round(box.y + box.height / 2)]"
+        )
+        actions = [
+            {"type": "pointerMove", "duration": 0, "x": x, "y": y},
+            {"type": "pointerDown", "button": 0},
+            {"type": "pointerUp", "button": 0},
+        ]
+        self._act({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions})
+
+    def _act(self, source: dict) -> None:
+        self._request("POST", f"{self.session}/actions", {"actions": [source]})
 
     def errors(self) -> list[str]:
         entries = self._request("POST", f"{self.session}/se/log", {"type": "browser"})

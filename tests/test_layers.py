@@ -30,6 +30,7 @@ LAYERS = (
     ("report",),
     ("paper_comparison",),
     ("replay",),
+    ("preferences",),
     ("study",),
     ("agents",),
     ("cli",),

@@ -12,6 +12,9 @@ import pytest
 
 import perepisode
 from perepisode import cli, lazy
+from perepisode.preferences import labels
+from perepisode.preferences.raters import LENIENT
+from tests.preferences.made_up import judged, plane
 
 pytestmark = pytest.mark.processes
 
@@ -54,6 +57,7 @@ WORKS = {
     "agents card no_killing/esr-k1": "must not be used",
     "version": "perepisode",
     "report table.csv": "wrote report/index.html",
+    "distill --labels labels.jsonl --monotone --out u.json": "wrote u.json",
     "report table.csv --runs no_killing/esr-k1 --out curves": "wrote curves/index.html",
 }
 NEEDS = {
@@ -76,6 +80,8 @@ def answers(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
     (home / "missing" / "sitecustomize.py").write_text(AS_IF_NOT_INSTALLED)
     rows = [f"{name},{seed},{seed + 1.5},{(seed + i) % 3}" for name in "ab" for seed in (1, 2) for i in range(4)]
     (home / "table.csv").write_text("\n".join(["method,seed,return,violations", *rows]))
+    for one in judged(LENIENT, *plane(), 30):
+        labels.append(home / "labels.jsonl", one)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (home / "missing", SOURCE)))}
     commands = [*WORKS, *NEEDS]
     command = [sys.executable, "-c", EACH, json.dumps([line.split() for line in commands])]

@@ -57,6 +57,7 @@ STAGES = (
             ("zoo", "Reads trained agents: run folders, agent files, bundled agents."),
             ("agents", "Exports a finished run as one file with a model card."),
             ("replay", "Replays single episodes from their keys, as pictures."),
+            ("preferences", "People compare replayed episodes; their answers become a utility to train on."),
         ),
     ),
     Stage(

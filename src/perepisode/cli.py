@@ -328,20 +328,78 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
-class Distill:
-    """Fit the utility of --method esr_distilled to preferences between episodes (Eq. 6 of the paper)."""
+class LabelCommand:
+    """Compare pairs of episodes in a browser; `distill --labels` fits a utility to the answers.
 
-    # Episodes tables of the unconstrained, ERM and SER agents whose episodes are compared.
+    The page is served on this machine only, and each answer is on disk before the next pair is shown.
+    """
+
+    # Episodes tables whose episodes are compared.
     episodes: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("PATH ...")]
-    dilemma: str = "no_killing"  # Dilemma whose violations the utility orders; the default is one of craftax.
-    tolerance: float = setting(0.5, low=0)  # Violations up to which an episode counts as clean.
-    out: Path = Path("utility.json")  # File to write.
+    out: Path = Path("labels.jsonl")  # Labels file to extend; several raters can share it.
+    pairs: int = setting(100, low=1, high=10_000)  # Pairs that each rater labels, counting those already in the file.
+    # Name that is stored with the labels; default: the page asks.
+    rater: Annotated[str, tyro.conf.arg(help_behavior_hint="")] = ""
+    # The dilemma whose violations are shown; default: that of the runs.
+    dilemma: Annotated[str | None, _option("STR")] = None
+    # active: the pairs whose answers teach most; random: any two episodes.
+    strategy: Literal["active", "random"] = "active"
+    seed: int = setting(0, low=0)  # Seed of the pairs.
+    port: int = setting(0, low=0, high=65_535)  # Port of the page; 0 is any free one.
+    browser: bool = True  # Open the page in a browser.
 
     def __call__(self) -> int:
-        lazy.require("distill")
-        from perepisode.evaluation.distill import distill
+        lazy.require("label", lazy.LABELLING, "label")
+        from perepisode.compilation import use_cache
+        from perepisode.preferences.label import label
 
-        distill(self.episodes, self.dilemma, self.out, self.tolerance)
+        if not self.episodes:
+            raise ConfigError("no episodes table given; `perepisode evaluate` writes one")
+        use_cache()
+        found = label(
+            self.episodes, self.out, self.pairs, self.rater, self.dilemma, self.strategy, self.seed, self.port,
+            self.browser,
+        )  # fmt: skip
+        print(f"\n{len(found)} labels in {self.out}; next: perepisode distill --labels {self.out}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Distill:
+    """Fit the utility of --method esr_distilled to preferences between episodes (Eq. 6 of the paper).
+
+    The preferences are people's (--labels), or follow the paper's rule in tables of episodes.
+    """
+
+    # Episodes tables of the unconstrained, ERM and SER agents whose episodes are compared.  With --labels, tables that
+    # were labelled: every label is checked against them.
+    episodes: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("PATH ...")] = ()
+    labels: Annotated[tuple[Path, ...], _option("PATH ...")] = ()  # Labels files of `perepisode label`, or folders.
+    # Dilemma whose violations the utility orders; default: that of the labels, else no_killing.
+    dilemma: Annotated[str | None, _option("STR")] = None
+    # Violations up to which the paper's rule counts an episode as clean.
+    tolerance: float = setting(0.5, low=0)
+    monotone: bool = False  # With --labels: a utility that never prefers more violations or a lower return.
+    # With --labels: accept a fit that prefers more violations where labels support it.
+    allow_inversion: bool = False
+    out: Path = Path("utility.json")  # File to write; with --labels, also a picture: the same name with .svg.
+
+    def __call__(self) -> int:
+        if self.labels:
+            from perepisode.preferences.fit import distill_labels
+
+            distill_labels(
+                self.labels, self.out, self.episodes, self.dilemma, self.monotone, self.allow_inversion, log=print
+            )
+        else:
+            if not self.episodes:
+                raise ConfigError("there is nothing to fit; give --labels, or episodes tables for the paper's rule")
+            if self.monotone or self.allow_inversion:
+                raise ConfigError("--monotone and --allow-inversion are about people's labels; give --labels")
+            lazy.require("distill")
+            from perepisode.evaluation.distill import distill
+
+            distill(self.episodes, self.dilemma or "no_killing", self.out, self.tolerance)
         print(f"wrote {self.out}\nnext: perepisode train --method esr_distilled --utility {self.out}")
         return 0
 
@@ -461,6 +519,7 @@ def _commands() -> Any:
         "train": Train,
         "evaluate": Evaluate,
         "agents": agents.AgentsCommand,
+        "label": LabelCommand,
         "distill": Distill,
         "matrix": study.MatrixCommand,
         "study": study.StudyCommand,

@@ -37,6 +37,7 @@ __all__ = ["jax", "jnp"]
 _waiting: list[Callable[[], None]] = []
 
 TRAINING = ("jax", "optax", "craftax", "orbax", "safetensors")  # import names of what perepisode[train] installs
+LABELLING = (*TRAINING, "starlette", "uvicorn")  # what perepisode[label] installs
 
 
 def once_loaded(call: Callable[[], None]) -> None:
@@ -52,10 +53,10 @@ def namespace(*arrays: Any) -> Any:
     return np if all(isinstance(array, np.ndarray | np.generic | int | float) for array in arrays) else jnp
 
 
-def require(command: str) -> None:
+def require(command: str, libraries: Sequence[str] = TRAINING, extra: str = "train") -> None:
     """Raise before a command that trains or plays starts, if the libraries it needs are not installed."""
-    if missing := [name for name in TRAINING if not _installed(name)]:
-        raise ConfigError(missing_message(f"perepisode {command}", missing))
+    if missing := [name for name in libraries if not _installed(name)]:
+        raise ConfigError(missing_message(f"perepisode {command}", missing, extra))
 
 
 def missing_message(what: str, missing: Sequence[str], extra: str = "train") -> str:

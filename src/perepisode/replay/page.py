@@ -91,7 +91,7 @@ def view(
             dilemma_name(name): _jumps(others) for name, others in told.items() if name != row["dilemma"] and others
         },
         marked=frames is not None and any(one.before or one.after for others in told.values() for one in others),
-        player=_player(replay, counts, penalty.values, frames, _events(told, row["dilemma"], frames)),
+        player=player(replay, counts, frames, told, row["dilemma"], penalty.values),
         length=replay.length,
         filmed=frames is not None,
     )
@@ -207,9 +207,16 @@ def abstention_jumps(abstained: np.ndarray) -> list[Jump]:
     return [Jump(f"at step {step}", int(step)) for step in starts]
 
 
-def _player(
-    replay: Replay, counts: np.ndarray, penalty: np.ndarray | None, frames: Any, events: list[dict[str, Any]]
+def player(
+    replay: Replay,
+    counts: np.ndarray,
+    frames: film.Frames | None,
+    told: Mapping[str, list[Caption]],
+    dilemma: str,
+    penalty: np.ndarray | None = None,
 ) -> dict[str, Any]:
+    """What the script of a page needs to play an episode: values by position, actions, violations, and the film."""
+
     def values(array):
         return [round(float(value), 4) for value in array]
 
@@ -220,7 +227,7 @@ def _player(
         "violations": [0, *np.cumsum(counts).tolist()],
         "penalty": None if penalty is None else values(penalty),
         "actions": [replay.env.describe(int(action), replay.outcome(t)) for t, action in enumerate(replay.actions)],
-        "events": events,
+        "events": _events(told, dilemma, frames),
         "speed": 4 if frames is None else 10,
         "film": frames and {
             "at": frames.positions,

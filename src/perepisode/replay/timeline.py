@@ -22,7 +22,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Label:
+class BarLabel:
     """A text above a mark, with its position in per cent."""
 
     left: float
@@ -39,13 +39,13 @@ class Track:
     marks: list[Mark]
     low: str
     high: str
-    labels: tuple[Label, ...] = ()
+    labels: tuple[BarLabel, ...] = ()
     note: str = ""
     tall: bool = False
 
 
-def tracks(replay: Replay, counts: np.ndarray, penalty: PenaltyTrace) -> list[Track]:
-    """Return so far, reward per step, violations so far (from `counts` [step]) and the objective's penalty."""
+def tracks(replay: Replay, counts: np.ndarray, penalty: PenaltyTrace | None = None) -> list[Track]:
+    """Return so far, reward per step, violations so far (from `counts` [step]) and, if given, the penalty."""
     violations = Mark("violation", _verticals(np.flatnonzero(counts) + 0.5))
     total = np.concatenate([[0], np.cumsum(counts)])
     shown = [
@@ -53,6 +53,8 @@ def tracks(replay: Replay, counts: np.ndarray, penalty: PenaltyTrace) -> list[Tr
         _bars(replay.rewards, violations),
         _line("violations", "Violations so far", total, violations, digits=0),
     ]
+    if penalty is None:
+        return shown
     if penalty.values is None:
         return [*shown, Track("", penalty.label, [], "", "")]
     return [*shown, _line("penalty", penalty.label, penalty.values, violations)]
@@ -69,7 +71,7 @@ def stakes(replay: Replay, counts: np.ndarray) -> Track:
     taken = "".join(_box(*bar) for bar in bars if counts[bar[0]])
     crowded = len(steps) > min(14, replay.length / 2)
     labels = () if crowded else tuple(
-        Label(100 * (step + 0.5) / replay.length, 100 - top, number(pays[step], 1)) for step, _, top in bars
+        BarLabel(100 * (step + 0.5) / replay.length, 100 - top, number(pays[step], 1)) for step, _, top in bars
     )  # fmt: skip
     committed = int((counts[steps] > 0).sum())
     note = f"The reward of a violation, possible in {len(steps)} steps and committed in the {committed} filled ones."

@@ -68,8 +68,10 @@ def price_for_mean_return(env: Temptation, mean_return: float) -> float:
 Utility = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of return and count
 
 
-def esr_optimum(env: Temptation, utility: Utility, most: int = 20) -> Exact:
+def esr_optimum(env: Temptation, utility: Utility, most: int = 20, judged_by: Utility | None = None) -> Exact:
     """Exact maximiser of E[u(R_ext, v)] by backward induction over (time, accrued return, count).
+
+    With `judged_by`, `Exact.utility` is the expectation of that utility under this policy.
 
     The accrued return is the certain wage plus the accepted gains, kept on a grid of half cells that contains every sum
     of midpoints.  Counts above `most` are unreachable; make it large enough.
@@ -81,7 +83,11 @@ def esr_optimum(env: Temptation, utility: Utility, most: int = 20) -> Exact:
         probability = _next_probability(probability, accept, _midpoints(), env.offer_prob)
     taken = np.arange(value.shape[1]) * env.max_gain / CELLS / 2.0
     mean_return = env.horizon * env.wage + float((probability.sum(axis=0) * taken).sum())
-    return Exact(mean_return, float(value[0, 0]), probability.sum(axis=1))
+    reached = float(value[0, 0])
+    if judged_by is not None:
+        count = np.arange(len(value))[:, None].astype(float)
+        reached = float((probability * judged_by(env.horizon * env.wage + taken[None, :], count)).sum())
+    return Exact(mean_return, reached, probability.sum(axis=1))
 
 
 def esr_tables(env: Temptation, utility: Utility, most: int = 20) -> np.ndarray:
