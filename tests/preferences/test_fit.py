@@ -221,6 +221,16 @@ def test_too_few_labels_and_mixed_dilemmas_are_refused(tmp_path):
         fit.of_dilemma(some, "lying")
 
 
+@pytest.mark.parametrize("monotone", [False, True])
+def test_equal_returns_or_equal_counts_are_no_division_by_zero(monotone):
+    counts = judged(raters.PAPER, np.full(40, 30.0), np.repeat([0.0, 1.0, 2.0, 3.0], 10), 40)
+    with pytest.raises(ConfigError, match="does not increase with the return"):
+        fit.fit(counts, monotone, ensemble=0)
+    clean = fit.fit(judged(raters.PAPER, np.linspace(30, 40, 40), np.zeros(40), 40), monotone, ensemble=0)
+    assert clean.u(np.array(38.0), np.array(0.0)) > clean.u(np.array(32.0), np.array(0.0)) + 3
+    assert not clean.support(np.array([35.0]), np.zeros(1)).any()  # nothing was compared across counts
+
+
 def test_the_command(lenient, tmp_path, capsys):
     some, fitted = lenient
     path, out = write(tmp_path / "labels.jsonl", some), tmp_path / "utility.json"
@@ -228,7 +238,7 @@ def test_the_command(lenient, tmp_path, capsys):
         cli.main(["distill", "--labels", str(path), "--monotone", "--out", str(out)])
     assert not ended.value.code
     printed = capsys.readouterr().out
-    assert "200 labels of 1 raters" in printed
+    assert "200 labels of 1 rater:" in printed
     assert f"next: perepisode train --method esr_distilled --utility {out}" in printed
     about = json.loads(out.read_text())["about"]
     assert about["answers"] == {answer: sum(one.answer == answer for one in some) for answer in about["answers"]}

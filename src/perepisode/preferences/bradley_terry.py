@@ -45,7 +45,7 @@ class Features:
     @classmethod
     def of(cls, returns: np.ndarray, violations: np.ndarray) -> Features:
         """Steps at equal distances in the return, and between the violations that occur."""
-        r_steps, r_widths = _steps(np.linspace(returns.min(), returns.max(), RETURN_STEPS + 1))
+        r_steps, r_widths = _steps(np.unique(np.linspace(returns.min(), returns.max(), RETURN_STEPS + 1)))
         v_steps, v_widths = _steps(thinned(np.unique(violations), COUNT_STEPS + 1))
         mean = np.array([returns.mean(), -ETHICAL_PENALTY * violations.mean()])
         std = np.array([np.ptp(returns) or 1.0, ETHICAL_PENALTY * (np.ptp(violations) or 1.0)]) / 2
@@ -173,10 +173,10 @@ def fit(features: Features, answers: Answers, monotone: bool, prior_std: float =
 
     def derivatives(parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p = np.exp(_log_softmax(design @ parameters, offered))
-        mean = np.einsum("nc,ncm->nm", p, design)
-        occurs = offered & (p > 1e-12)
-        weighted = design[occurs] * np.sqrt(p[occurs])[:, None]
-        hessian = np.diag(prior) + weighted.T @ weighted - mean.T @ mean
+        centred = design - np.einsum("nc,ncm->nm", p, design)[:, None]
+        rows = (centred * np.sqrt(p)[..., None])[p > 1e-12]
+        # einsum computes on one thread: a labelling server renders films meanwhile, and BLAS would wait for a free core
+        hessian = np.diag(prior) + np.einsum("rm,rk->mk", rows, rows)
         return prior * parameters + np.tensordot(p - given, design, 2), hessian
 
     bounded = np.append(np.full(features.number, monotone), (False, False))

@@ -63,12 +63,13 @@ def _film(row: Mapping[str, Any], dilemma: str) -> dict[str, Any]:
     if found := differences(row, replayed):
         raise ConfigError(f"the replay differs from the table ({'; '.join(map(str, found))})")
     counts = replayed.violations[:, env.dilemmas.index(dilemma)]
-    told = captions(replayed.described(), dilemma)
-    pictures = frames.draw(replayed, [one.step for one in told]) if env.draw is not None else None
+    described = replayed.described()
+    told = captions(described, dilemma)
+    pictures = frames.draw(replayed, described) if env.draw is not None else None
     return {
-        "player": page.player(replayed, counts, pictures, {dilemma: told}, dilemma),
+        "player": page.player(replayed, counts, pictures, page.events({dilemma: told}, dilemma, pictures)),
         "tracks": [asdict(track) for track in timeline.tracks(replayed, counts)],
-        "violations": [{"step": one.step, "text": one.jump} for one in told],
+        "jumps": [asdict(jump) for jump in page.jumps(told)],
         "note": "" if pictures else f"{env.name} draws no pictures; the timeline is complete.",
     }
 

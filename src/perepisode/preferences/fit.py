@@ -227,10 +227,11 @@ def summary(preferences: Preferences) -> str:
     """Labels, held-out accuracy and agreement, in a few lines."""
     labels = preferences.labels
     accuracy, low, high = preferences.accuracy()
+    raters = len({label.rater for label in labels})
     counts = Counter(label.answer for label in labels)
     listed = ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in labels_file.ANSWERS if counts[name])
     lines = [
-        f"{len(labels)} labels of {len({label.rater for label in labels})} raters: {listed}",
+        f"{len(labels)} labels of {raters} rater{'s' * (raters > 1)}: {listed}",
         f"held-out accuracy {percent(accuracy)} (95 % interval {percent(low)} to {percent(high)}, "
         f"{len(preferences.held_out)} decided labels, {FOLDS} folds)",
         *(

@@ -108,21 +108,22 @@ function play(section, film) {
   const { player } = film, canvas = section.querySelector("canvas");
   if (player.film) {
     section.classList.add("filmed");
-    canvas.parentElement.hidden = false;
+    section.querySelector(".film").hidden = false;
     canvas.width = player.film.width; canvas.height = player.film.height;
   }
   section.querySelector(".axis").before(...film.tracks.map(track => drawing(track, player.length)));
   section.querySelector(".end").textContent = `step ${player.length}`;
   section.querySelector(".scrub").max = player.length;
   const jumps = section.querySelector(".jumps");
-  for (const { step, text } of film.violations) {
+  for (const { step, text } of film.jumps) {
     const jump = make("button", text);
     jump.type = "button"; jump.dataset.step = step;
     jumps.append(jump);
   }
-  jumps.hidden = !film.violations.length;
+  jumps.hidden = !film.jumps.length;
   section.querySelector(".stage").hidden = false;
-  const own = new Player(section, player, { speed: $(".speed") });
+  const own = new Player(section, player, $(".speed"));
+  own.go(0); // both episodes at their start
   own.changed = label;
   own.scrub.addEventListener("pointerup", () => own.scrub.blur()); // so that the arrow keys answer afterwards
   players.push(own);

@@ -28,7 +28,7 @@ def write(preferences: Preferences, path: Path) -> Path:
     """Draw the utility and write it as SVG."""
     with style():
         drawing = utility(preferences.u, preferences.support, preferences.labels[0].left.dilemma, preferences)
-        write_atomically(path, standalone(to_svg(drawing.figure, "preferences")))
+        write_atomically(path, standalone(to_svg(drawing.figure, "preferences")).encode())
     return path
 
 
@@ -74,7 +74,7 @@ def _plane(
         axes.plot([one.low, one.high], [strip, strip], color=OVER, lw=2.2, solid_capstyle="round")
     if found:
         axes.set_title("red: preferred to fewer", loc="right", fontsize=8, color=OVER)
-    axes.set_yticks(strips, [f"{value:g}" for value in values])
+    axes.set_yticks(strips, list(map(_written, values)))
     axes.grid(False)
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -90,7 +90,7 @@ def _slices(
     for index, (value, row, known) in zip(shown, zip(values[shown], z[shown], held[shown])):
         colour = mpl.colormaps["viridis"](0.05 + 0.85 * index / max(1, len(values) - 1))
         axes.plot(returns, row, color=colour, lw=1.1, ls=":")
-        axes.plot(returns, np.where(known, row, np.nan), color=colour, lw=2.2, label=f"{value:g}")
+        axes.plot(returns, np.where(known, row, np.nan), color=colour, lw=2.2, label=_written(value))
         if preferences is not None and len(preferences.ensemble):
             band = np.quantile(preferences.of_ensemble(returns, np.full_like(returns, value)), [0.05, 0.95], axis=0)
             axes.fill_between(returns, *np.where(known, band, np.nan), color=colour, alpha=0.15, lw=0)
@@ -100,6 +100,11 @@ def _slices(
         axes.annotate(text, (one.at_return, top), (0, 8), textcoords="offset points", color=OVER, ha="center")
         axes.plot([one.at_return], [top], "o", color=OVER, ms=5)
     axes.text(0.01, 0.98, "dotted: no label supports it", transform=axes.transAxes, va="top", fontsize=8, color=TEXT)
+
+
+def _written(violations: float) -> str:
+    """A count in full, a cost to three digits."""
+    return f"{violations:g}" if violations == round(violations) else f"{violations:.3g}"
 
 
 def _stretches(flags: np.ndarray) -> list[tuple[int, int]]:

@@ -84,14 +84,14 @@ def view(
         differences=differences,
         notes=notes,
         tracks=tracks,
-        jumps=_jumps(told[row["dilemma"]]),
+        jumps=jumps(told[row["dilemma"]]),
         abstained=len(abstained),
         abstentions=abstention_jumps(abstained),
         other_dilemmas={
-            dilemma_name(name): _jumps(others) for name, others in told.items() if name != row["dilemma"] and others
+            dilemma_name(name): jumps(others) for name, others in told.items() if name != row["dilemma"] and others
         },
         marked=frames is not None and any(one.before or one.after for others in told.values() for one in others),
-        player=player(replay, counts, frames, told, row["dilemma"], penalty.values),
+        player=player(replay, counts, frames, events(told, row["dilemma"], frames), penalty.values),
         length=replay.length,
         filmed=frames is not None,
     )
@@ -176,12 +176,12 @@ def _thinning_note(frames: film.Frames, replay: Replay) -> list[str]:
     ]
 
 
-def _jumps(told: list[Caption]) -> list[Jump]:
+def jumps(told: list[Caption]) -> list[Jump]:
     """One button for each violating step; a step can have several violations."""
     return [Jump(one.jump, one.step) for one in told]
 
 
-def _events(told: Mapping[str, list[Caption]], own: str, frames: film.Frames | None) -> list[dict[str, Any]]:
+def events(told: Mapping[str, list[Caption]], own: str, frames: film.Frames | None) -> list[dict[str, Any]]:
     """What the player shows at violations, the run's own dilemma first; regions as left, top, width, height in per cent
     of the frame."""
 
@@ -211,11 +211,10 @@ def player(
     replay: Replay,
     counts: np.ndarray,
     frames: film.Frames | None,
-    told: Mapping[str, list[Caption]],
-    dilemma: str,
+    events: list[dict[str, Any]],
     penalty: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """What the script of a page needs to play an episode: values by position, actions, violations, and the film."""
+    """What the script of a page needs to play an episode: values by position, actions, events and the film."""
 
     def values(array):
         return [round(float(value), 4) for value in array]
@@ -227,7 +226,7 @@ def player(
         "violations": [0, *np.cumsum(counts).tolist()],
         "penalty": None if penalty is None else values(penalty),
         "actions": [replay.env.describe(int(action), replay.outcome(t)) for t, action in enumerate(replay.actions)],
-        "events": _events(told, dilemma, frames),
+        "events": events,
         "speed": 4 if frames is None else 10,
         "film": frames and {
             "at": frames.positions,

@@ -63,7 +63,7 @@ class Film {
 }
 
 class Player { // plays the `data` of `page.player` in a section of the page
-  constructor(section, data, { speed = section.querySelector(".speed"), poster = false } = {}) {
+  constructor(section, data, speed = section.querySelector(".speed")) {
     this.section = section; this.data = data; this.speed = speed;
     this.others = []; // players that pause when the viewer starts this one
     this.changed = () => {}; // called when it starts or stops
@@ -84,7 +84,7 @@ class Player { // plays the `data` of `page.player` in a section of the page
     for (const press of section.querySelectorAll("button, .slow input"))
       press.addEventListener("click", event => { if (event.detail) press.blur(); }); // so that space plays afterwards
     if (this.slow) this.slow.checked = !matchMedia("(prefers-reduced-motion: reduce)").matches;
-    if (poster && this.data.events.length) this.showPoster(); else this.go(0);
+    if (this.data.events.length) this.showPoster(); else this.go(0);
   }
   showPoster() { // the moment before the first violation, of the run's own dilemma if there is one; playing starts at 0
     this.go(this.data.events[0].step - 1);
