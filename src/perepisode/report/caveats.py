@@ -63,7 +63,8 @@ def _tails(view: View) -> Iterator[str]:
     smallest = min(compared, key=lambda point: point.tail_episodes)
     text = f"The CVaR of {smallest.label} averages {smallest.tail_episodes} of {smallest.episodes} episodes"
     if stated(chosen.budget):
-        text += f"; {exceeding(chosen, chosen.budget)} episodes of {chosen.label} exceed its budget"
+        over = exceeding(chosen, chosen.budget)
+        text += f"; {over} episode{'s' * (over != 1)} of {chosen.label} exceed{'s' * (over == 1)} its budget"
     yield text + "."
     if sentence := cvar_support([point.counts for point in view.main], view.measure.alpha).sentence:
         yield sentence

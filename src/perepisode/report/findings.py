@@ -11,6 +11,7 @@ from perepisode.report.formatting import (
     difference,
     factor,
     in_words,
+    listed,
     number,
     p_equals,
     percent,
@@ -25,6 +26,7 @@ from perepisode.report.style import dilemma_name, look
 
 MAX_STATED = 4  # pairs with a sentence of their own; the table has all
 MAX_LISTED = 8  # agents in one sentence
+LARGE = 20  # ratio of tails: a larger one is not estimated
 MANY_SEEDS = 50  # per agent: a larger number is not estimated
 
 
@@ -32,7 +34,7 @@ MANY_SEEDS = 50  # per agent: a larger number is not estimated
 class Finding:
     headline: str
     means: str  # the end of the headline: what is known of the means
-    picture: str  # the figure that shows it
+    pictures: tuple[str, ...]  # figures that show it, the best first
     sentences: list[str]
     cards: list[Card]
     caveats: list[str]
@@ -58,11 +60,14 @@ def find(episodes: Episodes, views: list[View]) -> Finding:
     name = f"{dilemma_name(first.dilemma)}: " if len(views) > 1 else ""
     all_caveats = caveats.all_of(episodes, views, first, of_first)
     data = [_plain(view) for view in ordered]
-    return Finding(name + clear.text, clear.means, clear.picture, sentences, clear.cards, all_caveats, data)
+    return Finding(name + clear.text, clear.means, clear.pictures, sentences, clear.cards, all_caveats, data)
 
 
 def _pair_view(view: View, compared: Compared) -> Iterator[str]:
     """A sentence for each pair with a difference, or for the clearest one, and one sentence for the rest."""
+    if compared.pairs and not compared.tested:
+        yield _untested_sentence(view, compared)
+        return
     ordered = pairs.by_clarity(compared.pairs)
     differ = [pair for pair in ordered if pair.differ]
     stated_pairs = (differ if compared.chosen_by != pairs.BY_DATA else differ[:MAX_STATED]) or ordered[:1]
@@ -74,10 +79,18 @@ def _pair_view(view: View, compared: Compared) -> Iterator[str]:
         found = in_words(len(differ)) if differ else "none"
         yield f"Of the {len(compared.pairs)} pairs that were compared, {found} differ significantly in their tails."
     else:
-        name, first = view.measure.cvar_heading, rest[0].one
-        each = (f"{pair.other.label} {view.measure.plus_minus(*pair.other.tail[:2])} ({_test(pair)})" for pair in rest)
-        start = f"No difference in tails was found from {first.label}" if compared.tested else "Not tested"
-        yield f"{start} ({name} {view.measure.plus_minus(*first.tail[:2])}): {', '.join(each)}."
+        first, written = rest[0].one, view.measure.plus_minus
+        own = f"{first.label} ({view.measure.cvar_heading} {written(*first.tail[:2])})"
+        others = (f"{pair.other.label} {written(*pair.other.tail[:2])} ({_test(pair)})" for pair in rest)
+        yield f"No difference in tails was found from {own}: {', '.join(others)}."
+
+
+def _untested_sentence(view: View, compared: Compared) -> str:
+    """One seed per agent: numbers of these trained agents, and no claim about their methods."""
+    points = list(dict.fromkeys(point for pair in compared.pairs for point in pair[:2]))[:MAX_LISTED]
+    tails = listed(f"{point.label} {view.measure.text(point.tail.mean)}" for point in points)
+    returns = listed(number(point.mean_return, 1) for point in points)
+    return f"{view.measure.cvar_heading} of these trained agents: {tails}; their mean returns are {returns}."
 
 
 def _test(pair: Pair) -> str:
@@ -126,11 +139,9 @@ def _power_view(compared: Compared) -> Iterator[str]:
     plan = verdicts.tail_plan(*samples, comparisons=compared.tested, alpha=pair.one.measure.alpha)
     seeds = sorted({len(point.seeds) for point in pair[:2]})
     many = " and ".join(map(str, seeds))
-    found = (
-        f"a tail {factor(plan.ratio)} as heavy"
-        if plan.ratio < float("inf")
-        else "no difference in tails, however large,"
-    )
+    found = f"a tail {factor(plan.ratio)} as heavy"
+    if plan.ratio > LARGE:
+        found = f"only a tail more than {LARGE} times as heavy"
     needed = f"about {plan.seeds}" if plan.seeds and plan.seeds <= MANY_SEEDS else f"more than {MANY_SEEDS}"
     power = f"{100 * verdicts.POWER:.0f} %"
     yield (
@@ -168,9 +179,9 @@ def _level_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]
     """Frontiers interpolated to exactly one level."""
     if matched.differing(chosen, rivals):
         reads = [matched.interpolated(view, chosen, rival.method) for rival in rivals]
-        if listed := _listed(view, reads, chosen):
+        if tails := _listed(view, reads, chosen):
             level = number(chosen.mean_return, 1)
-            yield f"{view.measure.cvar_heading} interpolated to a return of {level}: {listed}.{_not_reached(reads)}"
+            yield f"{view.measure.cvar_heading} interpolated to a return of {level}: {tails}.{_not_reached(reads)}"
     if (equal := matched.at_equal_mean(view, chosen)) is not None:
         yield _equal_mean_sentence(view, equal)
 
@@ -231,8 +242,8 @@ def _cost_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:
     free = view.unconstrained
     if free is not None and chosen is not free:
         gaps = [(point.label, compare.gap(free.return_interval, point.return_interval)) for point in (chosen, *rivals)]
-        listed = ", ".join(f"{label} {plus_minus(*gap[:2])}" for label, gap in gaps)
-        yield f"Return lost relative to the unconstrained agent ({number(free.mean_return, 1)}): {listed}."
+        losses = ", ".join(f"{label} {plus_minus(*gap[:2])}" for label, gap in gaps)
+        yield f"Return lost relative to the unconstrained agent ({number(free.mean_return, 1)}): {losses}."
 
 
 def _detector_view(episodes: Episodes, view: View) -> Iterator[str]:

@@ -20,6 +20,8 @@ from perepisode.report.statistics.matched import RETURN, VIOLATIONS
 from perepisode.report.statistics.pairs import Compared, Pair
 from perepisode.report.statistics.points import Point, View, stated
 
+OF_SHARES = ("card", "episodes_by_kills", "distributions", "exceedance")  # figures of shares of episodes
+
 
 @dataclass(frozen=True)
 class Card:
@@ -77,7 +79,7 @@ class Statement(NamedTuple):
     tails: str
     cards: list[Card]
     means: str = ""
-    picture: str = "tail"  # the figure that shows it
+    pictures: tuple[str, ...] = ("tail",)  # figures that show it, the best first
 
     @property
     def text(self) -> str:
@@ -97,7 +99,7 @@ def statement(view: View, chosen: Point, compared: Compared) -> Statement:
         _tails_clause(hub, others, about, how, len(view.main)),
         [_card(point, how, pair) for point, pair in _cards(hub, shown, about)],
         _means_clause(view, others, about),
-        "tail" if how.alpha == view.measure.alpha else "exceedance",
+        OF_SHARES if how.is_share else ("tail",) if how.alpha == view.measure.alpha else ("exceedance",),
     )
 
 
@@ -175,7 +177,7 @@ def _group(some: list[Point], others: int) -> str:
     """Some of the other agents, of which there are so many."""
     if len(some) == others > 1:
         return "both others" if others == 2 else f"all {in_words(others)} others"
-    return listed(point.label for point in some) if len(some) <= 3 else f"{in_words(len(some))} others"
+    return listed(point.label for point in some) if len(some) <= 2 else f"{in_words(len(some))} others"
 
 
 def _amounts(points: list[Point], how: Described) -> str:
@@ -270,6 +272,6 @@ def _card(point: Point, how: Described, pair: Pair | None = None) -> Card:
     if how.is_share:
         parts.append(f"{measure.cvar_heading} {measure.text(point.tail.mean)}")
     if pair is not None:
-        parts.append(f"p {p_equals(pair.p)}" if stated(pair.p) else "no test")
+        parts += [f"p {p_equals(pair.p)}"] if stated(pair.p) else []
     detail = " · ".join(part.replace(" ", "\u00a0") for part in parts)  # no line break within a part
     return Card(point.label, point.method, how.value(point), how.unit, detail)

@@ -168,10 +168,9 @@ def write(
 
 def first_picture(content: list[Section], finding: findings.Finding) -> Drawn | None:
     """The figure that shows the headline: the page has it next to the findings instead of in its section."""
-    blocks = (block for section in content if section.name.startswith("dilemma-") for block in section.blocks)
-    figures = [block for block in blocks if isinstance(block, Drawn)]
-    own = (figure for figure in figures if figure.name.startswith(f"{finding.picture}_"))
-    return next(own, figures[0] if figures else None)
+    figures = [block for section in content for block in section.blocks if isinstance(block, Drawn)]
+    wanted = (figure for name in finding.pictures for figure in figures if figure.name.startswith(f"{name}_"))
+    return next(wanted, figures[0] if figures else None)
 
 
 def _marks(views: list[View]) -> list[str]:
