@@ -87,12 +87,12 @@ def write(points: Sequence[Point], dilemma: str, stem: Path) -> list[Path]:
 
 
 def _title(rows: Sequence[dict]) -> str:
-    """A finding only if returns are within 5 % of each other and the CVaRs differ by half or more."""
+    """Names the range of returns, which claims no equality, where it is narrow and the CVaRs differ by half or more."""
     returns, tails = ([row[key] for row in rows] for key in ("return", "cvar"))
     alike = max(returns) - min(returns) <= 0.05 * abs(max(returns))
     if len(rows) > 2 and alike and max(tails) >= 1.5 * min(tails):
         span = f"{number(min(returns), 1)} to {number(max(returns), 1)}"
-        return f"Nearly equal returns ({span}), different worst episodes"
+        return f"Mean returns of {span}, different worst episodes"
     return "Episodes by violations"
 
 
