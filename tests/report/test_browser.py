@@ -15,6 +15,7 @@ from perepisode import metrics
 from perepisode.evaluation import episodes
 from perepisode.methods import METHODS
 from perepisode.report import page
+from perepisode.report.statistics.analysis_plan import AnalysisPlan
 
 pytestmark = [
     pytest.mark.browser,
@@ -79,7 +80,8 @@ def either(request):
 @pytest.fixture(scope="module")
 def costs(tmp_path_factory):
     """Another library's costs, with a limit."""
-    return page.build(EXAMPLES / "costs" / "episodes.csv", tmp_path_factory.mktemp("costs"), cost_limit=25.0)
+    plan = AnalysisPlan(cost_limit=25.0)
+    return page.build(EXAMPLES / "costs" / "episodes.csv", tmp_path_factory.mktemp("costs"), plan=plan)
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 TEXT_COLUMNS = (
     "Agent", "Interpolated between", "Protocol", "Detector", "Compared with", "Where", "Dilemma", "Quantity", "Policy",
     "Kind", "Unit of violations", "File", "Key", "Value", "Metric", "Meaning", "Run", "Heavier tail", "Lighter tail",
-    "Tails differ", "Clearest at", "Entry",
+    "Tails", "Clearest at", "Entry",
 )  # fmt: skip
 # collapsed: for experts, or about the measurement
 FURTHER = ("budget_sweep_", "matched_wider_", "matched_interpolated_", "esr_family_", "hypervolume_", "apart_")

@@ -83,8 +83,7 @@ def side_by_side(view: View) -> Table | None:
     shown = {
         "Heavier tail": [pair.other.label for pair in first],
         "Lighter tail": [pair.one.label for pair in first],
-        "Tails differ": [_found(pair) for pair in first],
-        "p": [p_value(pair.p) for pair in first],
+        "Tails": [_found(pair) for pair in first],
         measure.cvar_heading: [_both(measure, pair, measure.alpha) for pair in first],
         "Clearest at": [_clearest(measure, pair) for pair in first],
         measure.p_over(pairs.allowed(view)): [_shares(pair) for pair in first],
@@ -102,7 +101,7 @@ def side_by_side(view: View) -> Table | None:
         note += f" The CSV has all {len(ordered)} pairs."
     frame = pairs_frame(view)
     methods = [pair.other.method for pair in first]
-    return Table(f"pairs_{slug(view.dilemma)}", "Pairwise comparisons", note, shown, frame, methods)
+    return Table(f"pairs_{slug(view.dilemma)}", "Pairwise comparisons", note, shown, frame, methods, wide=True)
 
 
 def pairs_frame(view: View) -> pd.DataFrame:
@@ -111,11 +110,12 @@ def pairs_frame(view: View) -> pd.DataFrame:
 
 
 def _found(pair: Pair) -> str:
-    return "–" if pair.p != pair.p else "yes" if pair.differ else "undecided"
+    verdict = "differ" if pair.differ else "undecided"
+    return "–" if pair.p != pair.p else f"{verdict} (p {p_equals(pair.p)})"
 
 
 def _both(measure: CostMeasure, pair: Pair, alpha: float) -> str:
-    return " and ".join(measure.text(point.cvar_at(alpha).mean) for point in (pair.other, pair.one))
+    return " and\u00a0".join(measure.text(point.cvar_at(alpha).mean) for point in (pair.other, pair.one))
 
 
 def _clearest(measure: CostMeasure, pair: Pair) -> str:

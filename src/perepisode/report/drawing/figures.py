@@ -123,7 +123,7 @@ def distributions(points: Sequence[Point], budget: float, exact: Mapping[str, Se
     edges = np.append(np.arange(max(2, most) + 1.0), np.inf)
     names = [f"{start:g}" for start in edges[:-1]]
     shares = [seed_shares(point, edges) for point in points]
-    figure, panels = sheet(0.7 + 1.25 * len(points), len(points), sharex=True, sharey=True, squeeze=False)
+    figure, panels = sheet(0.8 + 1.12 * len(points), len(points), sharex=True, sharey=True, squeeze=False)
     panels = panels[:, 0]
     for axes, point, share in zip(panels, points, shares):
         _draw_distribution(axes, point, share, edges, budget, exact.get(point.label))
