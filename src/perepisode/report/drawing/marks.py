@@ -84,9 +84,9 @@ def in_percent(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def plain_log_ticks(axis: Axis) -> None:
-    """Ticks of a logarithmic axis at 1, 2 and 5, as plain numbers."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+def plain_log_ticks(axis: Axis, within: Sequence[float] = (1, 2, 5)) -> None:
+    """Ticks of a logarithmic axis `within` each decade, as plain numbers."""
+    axis.set_major_locator(LogLocator(subs=within))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 

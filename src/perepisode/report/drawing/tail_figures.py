@@ -12,7 +12,7 @@ from perepisode.evaluation import compare
 from perepisode.evaluation.compare import Interval
 from perepisode.report.cost_measure import CostMeasure
 from perepisode.report.drawing import marks
-from perepisode.report.drawing.canvas import Drawing, sheet
+from perepisode.report.drawing.canvas import Drawing, is_narrow, sheet
 from perepisode.report.drawing.marks import mean_of, name_of
 from perepisode.report.formatting import listed, multiple
 from perepisode.report.statistics import matched, pairs, tails
@@ -187,7 +187,7 @@ def _draw_levels(axes: Axes, points: Sequence[Point], allowed: float) -> str:
         sentence, right = "", most
     if not measure.is_count and most > FAR * middle > 0 and not allowed <= 0:
         axes.set_xscale("log")
-        marks.plain_log_ticks(axes.xaxis)
+        marks.plain_log_ticks(axes.xaxis, (1, 3) if is_narrow() else (1, 2, 5))
     else:
         axes.set_xlim(-0.02 * right, 1.05 * right if right else 1.0)
     return sentence
