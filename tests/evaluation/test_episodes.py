@@ -90,8 +90,9 @@ def test_columns_can_be_skipped(tmp_path):
 
 
 def test_dilemmas_come_from_the_columns():
-    table = episodes.complete(small(violations_a=[0, 1], violations_a_paper=[0, 1], violations_b=[0, 0]))
-    assert episodes.dilemmas(table) == ("a", "b")
+    counts = {"violations_a": [0, 1], "violations_a_paper": [0, 1], "violations_b": [0, 0]}
+    assert episodes.dilemmas(episodes.complete(small(dilemma=["a", "none"], **counts))) == ("a", "b")
+    assert episodes.dilemmas(episodes.complete(small(**counts))) == ("a", "b", "violations")  # of another library
     assert episodes.dilemmas(episodes.complete(small())) == ("violations",)
 
 

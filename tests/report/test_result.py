@@ -152,3 +152,8 @@ def test_another_projects_repository_is_not_named(tmp_path, monkeypatch):
 def test_the_command_has_the_options_of_the_function():
     options = set(inspect.signature(perepisode.report).parameters) - {"quiet", "formats"}
     assert options == set(cli.BuildReport.__dataclass_fields__)
+
+
+def test_counts_of_a_kind_beside_the_violations_of_another_library_are_no_dilemma(table, report):
+    """A recorder's table has such columns, and no column `dilemma`."""
+    assert perepisode.report(table.assign(violations_spills=0), quiet=True).headline == report.headline

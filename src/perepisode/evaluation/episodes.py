@@ -269,12 +269,12 @@ def validate(table: pd.DataFrame) -> None:
 
 
 def dilemmas(table: pd.DataFrame) -> tuple[str, ...]:
-    """The dilemmas whose violations the table counts, in column order."""
+    """The dilemmas whose violations the table counts, in column order, and those that agents were trained for."""
     prefix = "violations_"
     counted = [name.removeprefix(prefix) for name in table.columns if name.startswith(prefix)]
     exact = [name for name in counted if name.removesuffix("_paper") not in set(counted) - {name}]
     trained = [name for name in table["dilemma"].unique() if name not in ("", "none")]
-    return tuple(dict.fromkeys(exact or trained))
+    return tuple(dict.fromkeys([*exact, *trained]))
 
 
 def _refuse_missing_columns(table: pd.DataFrame, name: str) -> None:
