@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,9 +61,9 @@ def stand_in(tmp_path, monkeypatch):
     out = tmp_path / "study"
     study = plan.save(tiny.study(late_updates=5), out)
 
-    def work(slots=({},), **endings) -> int:
-        (out / "endings").write_text(json.dumps({name.replace("_", "-"): end for name, end in endings.items()}))
-        return local.run(study, out, list(slots), view=overview.StudyView())
+    def work(slots=({},), tasks=(), **endings) -> int:
+        (work.out / "endings").write_text(json.dumps({name.replace("_", "-"): end for name, end in endings.items()}))
+        return local.run(study, work.out, list(slots), view=overview.StudyView(), tasks=tasks)
 
     work.out, work.study = out, study
     return work
@@ -88,6 +89,20 @@ def test_a_finished_study_starts_nothing(stand_in):
     before = started(stand_in.out)
     assert stand_in() == 0
     assert started(stand_in.out) == before
+
+
+def test_a_study_moves_between_machines(stand_in, tmp_path, capsys):
+    """Each machine runs some tasks in a copy of the folder; nothing is run twice."""
+    assert stand_in(tasks=("train-02",)) == 0
+    assert stand_in(tasks=("train-02", "distilled-01")) == 1  # it waits for the other pack
+    assert "distilled-01 waiting: for distill-temptation" in capsys.readouterr().err
+    stand_in.out = shutil.copytree(stand_in.out, tmp_path / "another machine")
+    assert stand_in(tasks=("train-01", "exact")) == 0
+    assert stand_in() == 0
+    names = [name for name, _ in started(stand_in.out)]
+    assert names == ["train-02", "train-01", "exact", "distill-temptation", "distilled-01", "report"]
+    with pytest.raises(ConfigError, match="this study has no task 'train-03'; it has train-01, "):
+        stand_in(tasks=("train-03",))
 
 
 @pytest.mark.parametrize("ending", ["1", "2", "killed"])

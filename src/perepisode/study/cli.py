@@ -121,6 +121,8 @@ class RunCommand(PackedSelection):
 
     workers: int = setting(0, low=0)  # Worker processes; 0: one per GPU, or one on the CPU.
     checkpoint_seconds: float = setting(600.0, low=0)  # Seconds between checkpoints.
+    # Only these tasks of the plan, by name; another machine can run the others in a copy of the folder.
+    tasks: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")] = ()
 
     def __call__(self) -> int:
         lazy.require("study run")
@@ -132,8 +134,12 @@ class RunCommand(PackedSelection):
                 f"--workers {self.workers} is more than the {device.count} GPUs here; each worker needs one"
             )
         study = plan.save(replace(self.study(), checkpoint_seconds=self.checkpoint_seconds), self.out)
-        code = local.run(study, self.out, local.slots_for(device.kind, self.workers or device.count))
-        if code == 0:
+        slots = local.slots_for(device.kind, self.workers or device.count)
+        code = local.run(study, self.out, slots, tasks=self.tasks)
+        if code == 0 and self.tasks:
+            left = sum(one.state != "done" for one in state.read(study, self.out))
+            print(f"{left} of {len(study.tasks)} tasks are left\nnext: {self.command('run')}")
+        elif code == 0:
             print(f"wrote {self.out / 'report' / 'index.html'}\nnext: open it in a browser")
         return code
 

@@ -34,6 +34,7 @@ class Supervisor:
 
     studies: Mapping[Path, Study]  # by folder, in order of priority
     slots: list[dict[str, str]]  # environment variables of each worker: the device it sees
+    tasks: tuple[str, ...] = ()  # start these only; empty: all
     busy: dict[int, Worker] = field(default_factory=dict)
     tried: set[Path] = field(default_factory=set)  # folders of tasks already started
     stop_reason: str = ""  # why no further task is started
@@ -43,10 +44,15 @@ class Supervisor:
             slot = next((i for i in range(len(self.slots)) if i not in self.busy), None)
             if slot is None or self.stop_reason:
                 return
+            if not self.selects(task_state.task.name):
+                continue
             folder = TaskFolder.of(out, task_state.task.name)
             if task_state.state in ("ready", "failed") and folder.path not in self.tried:
                 self.tried.add(folder.path)
                 self.busy[slot] = self._start(out, folder, self.slots[slot])
+
+    def selects(self, task: str) -> bool:
+        return not self.tasks or task in self.tasks
 
     def _start(self, out: Path, folder: TaskFolder, device: dict[str, str]) -> Worker:
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -86,11 +92,25 @@ def _describe(code: int) -> str:
     return f"its process was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
-def run(study: Study, out: Path, slots: list[dict[str, str]], view: overview.StudyView | None = None) -> int:
-    return run_all({Path(out): study}, slots, view)
+def run(
+    study: Study,
+    out: Path,
+    slots: list[dict[str, str]],
+    view: overview.StudyView | None = None,
+    tasks: tuple[str, ...] = (),
+) -> int:
+    """Run a study, or only these of its tasks: another machine may run the others in a copy of the folder."""
+    for name in tasks:
+        study.task(name)  # raises ConfigError for an unknown one
+    return run_all({Path(out): study}, slots, view, tasks)
 
 
-def run_all(studies: Mapping[Path, Study], slots: list[dict[str, str]], view: overview.StudyView | None = None) -> int:
+def run_all(
+    studies: Mapping[Path, Study],
+    slots: list[dict[str, str]],
+    view: overview.StudyView | None = None,
+    tasks: tuple[str, ...] = (),
+) -> int:
     """Run tasks until none is left that can run; returns 0 if all are done, 1 if one failed, 75 if stopped.
 
     Unless all are done, the last line printed is the reason.
@@ -99,7 +119,7 @@ def run_all(studies: Mapping[Path, Study], slots: list[dict[str, str]], view: ov
         for out in studies:
             locks.enter_context(file_lock(out / "lock", f"the study in {out}"))
         view = view or overview.view_for(len(slots))
-        supervisor = Supervisor(studies, slots)
+        supervisor = Supervisor(studies, slots, tasks)
         before = _forward_signals(supervisor)
         try:
             states = _loop(supervisor, view)
@@ -110,9 +130,10 @@ def run_all(studies: Mapping[Path, Study], slots: list[dict[str, str]], view: ov
     if supervisor.stop_reason:
         print(f"stopped: {supervisor.stop_reason}; run the same command again to resume")
         return run_task.RESUME if supervisor.stop_reason.startswith("by SIG") else run_task.DISK
-    if all(task.state == "done" for task in _with_study_names(states)):
+    wanted = {out: [one for one in found if supervisor.selects(one.task.name)] for out, found in states.items()}
+    if all(task.state == "done" for task in _with_study_names(wanted)):
         return run_task.DONE
-    print(f"perepisode: {_failure(states)}", file=sys.stderr)
+    print(f"perepisode: {_failure(wanted)}", file=sys.stderr)
     return run_task.FAILED
 
 

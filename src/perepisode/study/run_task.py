@@ -17,7 +17,7 @@ from pathlib import Path
 
 from perepisode import plugins
 from perepisode.config import ConfigError
-from perepisode.runs import AlreadyRunning, Run
+from perepisode.runs import AlreadyRunning, Run, made_with
 from perepisode.study import plan, state
 from perepisode.study.task_folder import TaskFolder
 
@@ -40,7 +40,8 @@ def main(out: Path, name: str, log=print) -> int:
             folder.clear_failure()
             log(f"{name}: started at {time.strftime('%F %T')}")
             KINDS[task.kind](study, task, Path(out))
-            folder.finish(seconds=round(time.time() - start, 1), cpu_seconds=round(_cpu_seconds(), 1), after=after)
+            spent = {"seconds": round(time.time() - start, 1), "cpu_seconds": round(_cpu_seconds(), 1)}
+            folder.finish(**spent, after=after, ended=time.strftime("%FT%TZ", time.gmtime()), made_with=made_with())
             log(f"{name}: done")
         return DONE
     except AlreadyRunning as error:  # a worker of an earlier start is still exiting
