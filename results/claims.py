@@ -1,10 +1,12 @@
-"""The paper's claims: the runs of results/claims/plan.toml, and the board that judges them.
+"""The runs that the paper's claims need: the packs of results/claims/plan.toml.
 
     python results/claims.py packs                    # the packs of the plan: stored or missing, with their GPU minutes
     python results/claims.py run OUT PACK [PACK ...]  # on a GPU: train and evaluate packs; started again, it resumes
     python results/claims.py keep OUT --commit HASH   # store the results of finished packs, trained by that commit
+    python results/readme.py                          # write the board (results/board.py) into the documentation
 
-OUT is one study, whichever packs are run: its folder can be copied from one machine to the next.
+OUT is one study, whichever packs are run: its folder can be copied from one machine to the next.  A machine that keeps
+nothing needs one command that runs a pack and copies `study.json`, `tasks/`, `episodes/` and `runs/*/` of it elsewhere.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import shlex
 import shutil
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import seconds
@@ -31,17 +34,19 @@ LATER = ("esr_distilled", " matched")  # agents whose utility or setting is know
 
 
 def runs_of(pack: dict) -> list[Run]:
-    """The runs of a pack, each agent with the seeds of its scale unless it names others."""
-    scale = PLAN["scales"][pack["scale"]]
-    size = ["--total-timesteps", str(scale["total_timesteps"])]
-    found = []
-    for agent in pack["agents"]:
-        if not agent.endswith(LATER):
-            method, *options = shlex.split(agent)
-            seeds = [] if "--seeds" in options else ["--seeds", *map(str, scale["seeds"])]
-            words = ["train", "--env", "craftax", "--dilemma", pack["dilemma"], "--method", method]
-            found += cli.parsed([*words, *options, *seeds, *size]).runs()[0]
-    return found
+    """The runs of a pack."""
+    return [run for agent in pack["agents"] for run in trained(agent, pack["dilemma"], pack["scale"])]
+
+
+@cache
+def trained(agent: str, dilemma: str, scale: str) -> tuple[Run, ...]:
+    """The runs of an agent of the plan, with the seeds of the scale unless it names others; none if they come later."""
+    if agent.endswith(LATER):
+        return ()
+    (method, *options), size = shlex.split(agent), PLAN["scales"][scale]
+    seeds = [] if "--seeds" in options else ["--seeds", *map(str, size["seeds"])]
+    words = ["train", "--env", "craftax", "--dilemma", dilemma, "--method", method, *options, *seeds]
+    return tuple(cli.parsed([*words, "--total-timesteps", str(size["total_timesteps"])]).runs()[0])
 
 
 def study() -> plan.Study:
@@ -77,7 +82,7 @@ def keep(out: Path, commit: str) -> int:
             if RunFolder(out / "runs" / member.folder).done:
                 seconds.keep_curve(out / "runs" / member.folder, KEPT / "curves" / member.folder, EVERY)
         about = read_json(done, "copy it again")
-        about["made_with"].setdefault("commit", commit)
+        about["made_with"]["commit"] = commit
         write_atomically(KEPT / "packs" / f"{task.name}.json", json.dumps(about, indent=1) + "\n")
     return 0
 

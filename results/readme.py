@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import board
 import numpy as np
 import pandas as pd
 import seconds
@@ -68,6 +69,11 @@ def blocks(results: Path) -> dict[str, Callable[[], str]]:
         "made": lambda: made(long),
         "confirmed": lambda: confirmed(scaled),
         "rho_u": _rho_u,
+        "claims: in short": board.in_short,
+        "claims: known": board.known,
+        "claims: board": board.table,
+        "claims: details": board.details,
+        "claims: runs": board.made,
         "verdicts: power": power,
         "wrappers: optima": _optima,
         "wrappers: traps": _traps,
