@@ -302,8 +302,8 @@ def known() -> str:
     apart = "a significant difference from ESR" if test.p < ALPHA else "no significant difference from ESR"
     return (
         f"**What the observation does alone.** A second kill follows in {percent(np.mean(ours))} of ESR's episodes "
-        f"with a first, and in {percent(np.mean(ser))} of SER's. The control SER+R_acc, which has SER's penalty and ESR's "
-        f"observation of the return and violations accrued so far, lies at {percent(np.mean(control))} "
+        f"with a first, and in {percent(np.mean(ser))} of SER's. The control SER+R_acc, which has SER's penalty and "
+        f"ESR's observation of the return and violations accrued so far, lies at {percent(np.mean(control))} "
         f"({listed(map(percent, control))} in its seeds): most of the way from SER to ESR, with {apart} "
         f"(Welch's p {p_equals(test.p)}, three seeds). The paper attributes the lighter tail to the objective and not "
         f"to the observation. [Claim 4](docs/results/claims.md#claim-4)."
