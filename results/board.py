@@ -271,8 +271,8 @@ def judged() -> list[tuple[Mapping, list[Part]]]:
 
 # ---- the pages -----------------------------------------------------------------------------------------------
 
+NARROW = " (90 % interval)"  # of two one-sided tests
 AFTERWARDS = "this rule was written after"  # in `seen`
-SIGNS = {AGREES: "✓ agrees", DISAGREES: "✗ disagrees", UNDECIDED: "? undecided", MISSING: "runs missing"}
 
 
 def in_short() -> str:
@@ -316,10 +316,12 @@ def table() -> str:
     for claim, parts in judged():
         ours: dict[str, list[str]] = {}
         for when, text in filter(None, map(_ours, parts)):
-            ours.setdefault(when, []).append(text)
+            ours.setdefault(when, []).append(text.removesuffix(NARROW))
         texts = [f"{when}{'; '.join(several)}" for when, several in ours.items()]
         name = f"[{claim['sentence'].rstrip('.')}](#claim-{claim['id']})"
-        lines.append(f"| {claim['id']} | {name} | {SIGNS[verdict_of(parts)]} | {'. '.join(texts)} | {claim['paper']} |")
+        verdict = verdict_of(parts)
+        verdict += f" ({_minutes(_missing(parts))} GPU minutes)" if verdict == MISSING else ""
+        lines.append(f"| {claim['id']} | {name} | {verdict} | {'. '.join(texts)} | {claim['paper']} |")
     return "\n".join(lines)
 
 
@@ -335,7 +337,7 @@ def _section(claim: Mapping, parts: list[Part]) -> str:
         steps = claims.PLAN["scales"][part.scale]["total_timesteps"]
         seeds, p = " and ".join(map(str, part.seeds)), p_value(part.corrected) if part.seeds else ""
         ours = "".join(_ours(part) or ())
-        lines.append(f"| {_rule(part)} | {count(steps)} | {ours} | {seeds} | {p} | {SIGNS[part.verdict]} |")
+        lines.append(f"| {_rule(part)} | {count(steps)} | {ours} | {seeds} | {p} | {part.verdict} |")
     lines += [
         "",
         f"Known when the rule was written: {claim['seen']}. What would change the verdict: {claim['changes']}.",
@@ -372,7 +374,7 @@ def _ours(part: Part) -> tuple[str, str] | None:
     name = NAMES[rule["measure"]] + (f" of {_agent(rule['agent'])}" if "agent" in rule else "")
     name += f", {_agent(part.matched or rule['a'])} − {_agent(rule['b'])}" if "a" in rule else ""
     text = signed(part.ours, of(part.ours)) if "a" in rule else of(part.ours)
-    return "", f"{name}: {text} ± {of(part.half)}" + (" (90 % interval)" if part.level == 0.90 else "")
+    return "", f"{name}: {text} ± {of(part.half)}" + (NARROW if part.level == 0.90 else "")
 
 
 def _agent(name: str) -> str:
