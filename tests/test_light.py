@@ -103,7 +103,7 @@ def test_other_commands_print_what_they_need(answers, line):
     assert (code, out) == (2, "")
     assert err == (
         f"perepisode: perepisode {NEEDS[line]} needs jax, optax, craftax, orbax and safetensors; "
-        "run this in the clone: pip install -c requirements.lock '.[train]'\n"
+        "run: pip install 'perepisode[train]'\n"
     )
 
 
@@ -114,7 +114,7 @@ def test_a_missing_library_is_reported_wherever_it_is_imported(capsys):
         raise ModuleNotFoundError("No module named 'jax.numpy'", name="jax.numpy")
 
     assert cli.run(traced) == 2
-    message = "this needs jax; run this in the clone: pip install -c requirements.lock '.[train]'"
+    message = "this needs jax; run: pip install 'perepisode[train]'"
     assert capsys.readouterr().err == f"perepisode: {message}\n"
     with pytest.raises(ModuleNotFoundError):  # any other missing module is a bug
         cli.run(lambda: (_ for _ in ()).throw(ModuleNotFoundError("No module named 'x'", name="x")))

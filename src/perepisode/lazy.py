@@ -2,7 +2,7 @@
 
 Methods and environments are declared in the same files as their computations.  Listing, planning and reporting read
 only the declarations, and importing JAX would dominate their start-up time.  They also work without JAX:
-`pip install .` in a clone installs what they need, `'.[train]'` adds the rest.
+`pip install perepisode` installs what they need, `'perepisode[train]'` adds the rest.
 """
 
 import sys
@@ -62,7 +62,7 @@ def require(command: str, libraries: Sequence[str] = TRAINING, extra: str = "tra
 def missing_message(what: str, missing: Sequence[str], extra: str = "train") -> str:
     *others, last = missing
     names = f"{', '.join(others)} and {last}" if others else last
-    return f"{what} needs {names}; run this in the clone: pip install -c requirements.lock '.[{extra}]'"
+    return f"{what} needs {names}; run: pip install 'perepisode[{extra}]'"
 
 
 def _installed(name: str) -> bool:

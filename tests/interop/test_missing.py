@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-INSTALL = "run this in the clone: pip install -c requirements.lock"
+INSTALL = "run: pip install"
 ADAPTERS = [
     ("gymnax", "gymnax", "gymnax"),
     ("gymnasium", "gymnasium", "train,gymnasium"),
@@ -24,7 +24,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, adapter, library
     monkeypatch.delitem(sys.modules, f"perepisode.interop.{adapter}", raising=False)
     with pytest.raises(ModuleNotFoundError) as message:
         import_module(f"perepisode.interop.{adapter}")
-    assert str(message.value) == f"perepisode.interop.{adapter} needs {library}; {INSTALL} '.[{extra}]'"
+    assert str(message.value) == f"perepisode.interop.{adapter} needs {library}; {INSTALL} 'perepisode[{extra}]'"
 
 
 @pytest.mark.processes
@@ -44,8 +44,8 @@ for adapter in ("gymnax", "gymnasium"):
     pytest.importorskip("gymnasium")
     message = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert message.splitlines() == [
-        f"perepisode.interop.gymnax needs gymnax; {INSTALL} '.[gymnax]'",
-        f"perepisode.interop.gymnasium needs jax; {INSTALL} '.[train,gymnasium]'",
+        f"perepisode.interop.gymnax needs gymnax; {INSTALL} 'perepisode[gymnax]'",
+        f"perepisode.interop.gymnasium needs jax; {INSTALL} 'perepisode[train,gymnasium]'",
     ]
 
 

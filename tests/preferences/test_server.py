@@ -322,6 +322,5 @@ def test_a_missing_server_library_is_named_with_its_extra(monkeypatch):
     installed = lazy._installed
     monkeypatch.setattr(lazy, "_installed", lambda name: name != "starlette" and installed(name))
     code, out, err = command("label", labelling.TABLE)
-    install = "pip install -c requirements.lock '.[label]'"
     assert (code, out) == (2, "")
-    assert err == f"perepisode: perepisode label needs starlette; run this in the clone: {install}\n"
+    assert err == "perepisode: perepisode label needs starlette; run: pip install 'perepisode[label]'\n"
