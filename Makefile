@@ -2,11 +2,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PACKAGE := $(VENV)-package
 DOCS := $(VENV)/.docs
 # pip does not byte-compile packages (--no-compile); Python does on first import
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all test-python test-other-pythons lint notebooks docs docs-serve results-check clean
+.PHONY: demo test test-all test-python test-other-pythons lint notebooks docs docs-serve package results-check clean
 
 demo: $(READY)  ## the main finding on a laptop, under ten minutes on two cores
 	$(BIN)/perepisode demo --out out/demo
@@ -53,8 +54,16 @@ $(DOCS): $(READY) requirements-docs.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements-docs.lock
 	touch $@
 
+package: $(PACKAGE)/.ready  ## builds the package into dist/, checks it, and installs it on every supported Python found here
+	$(PACKAGE)/bin/python .ci/package.py
+
+$(PACKAGE)/.ready: requirements-package.lock
+	$(PYTHON) -m venv $(PACKAGE)
+	$(PACKAGE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-package.lock
+	touch $@
+
 results-check: $(READY)  ## recomputes every committed report and number from its data
 	$(BIN)/python results/check.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-3.* out site
+	rm -rf $(VENV) $(VENV)-3.* $(PACKAGE) dist out site

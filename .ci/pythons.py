@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-SUPPORTED = [words[-1] for name in PROJECT["classifiers"] if "." in (words := name.split(" :: "))[-1]]
+SUPPORTED = [words[-1] for name in PROJECT["classifiers"] if (words := name.split(" :: "))[0] == "Programming Language"]
 
 
 def interpreter(version: str) -> Path | None:
@@ -22,9 +22,10 @@ def interpreter(version: str) -> Path | None:
     return None
 
 
-for version in SUPPORTED:
-    if version != "{}.{}".format(*sys.version_info):
-        if found := interpreter(version):
-            print(found)
-        else:
-            print(f"no Python {version} here: nothing is tested on it", file=sys.stderr)
+if __name__ == "__main__":
+    for version in SUPPORTED:
+        if version != "{}.{}".format(*sys.version_info):
+            if found := interpreter(version):
+                print(found)
+            else:
+                print(f"no Python {version} here: nothing is tested on it", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A wheel installed outside the clone includes the bundled agents."""
+"""The wheel has the package and nothing else, and works installed outside the clone."""
 
 import os
 import site
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -14,16 +15,34 @@ ROOT = Path(__file__).parents[2]
 EVALUATE = "evaluate no_killing/esr-k1 --num-envs 2 --num-steps 32 --episodes-per-env 1 --out e.parquet"
 
 
+def test_the_wheel_has_exactly_the_files_of_the_package(distribution):
+    committed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src/perepisode"]
+    listed = subprocess.run(committed, cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a clone of the repository")
+    with ZipFile(distribution.wheel) as wheel:
+        inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert inside == {name.removeprefix("src/") for name in listed.stdout.splitlines() if (ROOT / name).exists()}
+    needed = ("report/template.html", "replay/player.js", "preferences/label.css", "study/stage.sbatch", "py.typed")
+    assert {f"perepisode/{name}" for name in needed} <= inside
+    assert len([name for name in inside if name.endswith(".safetensors")]) >= 3
+
+
+def test_the_wheel_is_small_and_has_no_pickles(distribution):
+    assert distribution.wheel.stat().st_size < 30e6
+    with ZipFile(distribution.wheel) as wheel:
+        kinds = {Path(name).suffix for name in wheel.namelist()}
+    assert not kinds & {".pkl", ".pickle", ".pbz2", ".pyc", ".ipynb", ".parquet"}
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
+def installed(distribution, tmp_path_factory):
     """`perepisode` from a wheel in a new virtual environment, with this one's packages but not the clone's source."""
     home = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([*pip, "wheel", str(ROOT), "--no-deps", "--wheel-dir", str(home)], check=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
-    (wheel,) = home.glob("*.whl")
     purelib = Path(sysconfig.get_path("purelib", vars={"base": str(home / "venv")}))
-    subprocess.run([*pip, "install", "--no-deps", "--target", str(purelib), str(wheel)], check=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", str(purelib), str(distribution.wheel)], check=True)
     # dependencies are found here; nested .pth files are not followed, which excludes the clone's source
     (purelib / "packages.pth").write_text("\n".join(site.getsitepackages()) + "\n")
     (home / "elsewhere").mkdir()
