@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-RELATIVE = r"\((?![a-z][a-z0-9+.-]*:|#)([^)\s]+)\)"
+RELATIVE = r"\((?![a-z][a-z0-9+.-]*:|#)([^)\s#]+)(#[^)\s]*)?\)"
 CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
 IMAGE = re.compile(rf"!\[([^\]]*)\]{RELATIVE}")
 LINK = re.compile(rf"(?<!!)\[([^\]]+)\]{RELATIVE}")
@@ -20,7 +20,7 @@ def package_page(readme: str, repository: str | None, version: str) -> str:
     """The README with absolute addresses, or with paths in place of links; code is left as it is."""
     at = f"{repository}/{{kind}}/v{version}/".format
     image = rf"![\1]({at(kind='raw')}\2)" if repository else ""
-    link = rf"[\1]({at(kind='blob')}\2)" if repository else r"\1 (`\2`)"
+    link = rf"[\1]({at(kind='blob')}\2\3)" if repository else r"\1 (`\2`)"
     parts = CODE.split(readme)
     parts[::2] = [LINK.sub(link, IMAGE.sub(image, text)) for text in parts[::2]]
     return re.sub(r"\n{3,}", "\n\n", "".join(parts))

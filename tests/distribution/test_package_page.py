@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 README = """
 ![Kills](figure.svg)
 
-[Methods](docs/methods.md) and [CRAX](https://pypi.org/project/crax-bench/), [below](#below).
+[Methods](docs/methods.md#esr) and [CRAX](https://pypi.org/project/crax-bench/), [below](#below).
 
 ```
 perepisode report [a](b)
@@ -47,7 +47,7 @@ def test_with_a_repository_links_lead_to_the_tag_of_the_version(package_page):
     page = package_page(README, "https://example.org/perepisode", "1.2")
     assert addresses(page) == [
         "https://example.org/perepisode/raw/v1.2/figure.svg",
-        "https://example.org/perepisode/blob/v1.2/docs/methods.md",
+        "https://example.org/perepisode/blob/v1.2/docs/methods.md#esr",
         "https://pypi.org/project/crax-bench/",
         "#below",
     ]
@@ -66,6 +66,6 @@ def test_the_page_of_the_wheel_needs_nothing_from_the_repository(distribution):
 
 
 def test_the_source_distribution_has_every_file_that_the_page_names(distribution):
-    links = [address for address in addresses((ROOT / "README.md").read_text()) if "://" not in address]
+    links = [address.split("#")[0] for address in addresses((ROOT / "README.md").read_text()) if "://" not in address]
     missing = [path for path in links if not (distribution.source / path).exists() and not path.endswith(".svg")]
     assert not missing
