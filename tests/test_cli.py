@@ -12,7 +12,7 @@ from perepisode import __version__, cli
 pytestmark = pytest.mark.processes
 
 COMMANDS = ("train", "evaluate", "agents", "label", "distill", "matrix", "study", "report", "watch", "bench", "demo")
-COMMANDS += ("version",)
+COMMANDS += ("track", "version")
 SUBCOMMANDS = [*COMMANDS, *(f"agents {name}" for name in ("list", "card", "export"))]
 SUBCOMMANDS += [f"study {name}" for name in ("plan", "run", "status", "submit")]
 

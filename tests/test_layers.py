@@ -24,6 +24,7 @@ LAYERS = (
     ("wrappers",),
     ("runs",),
     ("training",),
+    ("tracking",),
     ("zoo",),
     ("evaluation",),
     ("interop",),

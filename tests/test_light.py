@@ -132,10 +132,10 @@ def test_the_message_lists_the_libraries_of_the_extra():
 
 
 def test_the_lock_pins_every_requirement():
-    """Except those of the adapters to libraries that depend on torch, which our tests do not need."""
+    """Except those of the adapters to libraries that depend on torch and of two large trackers: tests skip them."""
     locks = [SOURCE.parent / name for name in ("requirements.lock", "requirements-docs.lock")]
     locked = {line.split("==")[0].lower() for lock in locks for line in lock.read_text().splitlines()}
-    torch = ("sb3", "morl", "trainers")
-    extras = [extra for name, extra in PROJECT["optional-dependencies"].items() if name not in torch]
+    large = ("sb3", "morl", "trainers", "wandb", "mlflow")
+    extras = [extra for name, extra in PROJECT["optional-dependencies"].items() if name not in large]
     required = names(PROJECT["dependencies"]).union(*map(names, extras))
     assert required - {"perepisode"} <= locked

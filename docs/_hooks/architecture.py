@@ -46,6 +46,7 @@ STAGES = (
         "a run folder: configuration, metrics of every update, checkpoints, final policy",
         (
             ("runs", "What a run is, its id, and its folder."),
+            ("tracking", "Copies the metrics to TensorBoard, Weights & Biases or MLflow."),
             ("study", "Plans the paper's matrix and runs it, here or on SLURM."),
         ),
     ),

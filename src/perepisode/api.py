@@ -43,6 +43,7 @@ def train(
     out: str | Path = "out",
     checkpoint_seconds: float = 600.0,
     chunk: int = 10,
+    track: str | Iterable[str] = (),
     quiet: bool = False,
     **settings: Any,
 ) -> list[Path]:
@@ -64,6 +65,7 @@ def train(
         checkpoint_seconds=checkpoint_seconds,
         chunk=chunk,
         out=Path(out),
+        track=_as_tuple(track),
     )
     check_fields(options)
     given = {name: list(map(str, _as_tuple(values))) for name, values in settings.items()}

@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import __version__, console, lazy, legacy, plugins, safe_io, settings
+from perepisode import __version__, console, lazy, legacy, plugins, safe_io, settings, tracking
 from perepisode.config import PAPER_SEEDS, ConfigError, EvalConfig, PPOConfig
 from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS
@@ -94,6 +94,8 @@ class TrainOptions:
     checkpoint_seconds: float = setting(600.0, low=0)  # Seconds between checkpoints.
     chunk: int = setting(10, low=1, high=1000)  # Updates per compiled call; signals and checkpoints wait for its end.
     out: Path = Path("out")  # Folder for the run folders.
+    # Also send the metrics to these trackers: tensorboard, wandb or mlflow; each is an extra of the same name.
+    track: Annotated[tuple[Literal["tensorboard", "wandb", "mlflow"], ...], _option("STR ...")] = ()
 
     def runs_with(self, given: dict[str, list[str]]) -> tuple[list[Run], dict[str, bytes]]:
         """The validated runs for these settings, and the contents by digest of the files that the settings name."""
@@ -124,6 +126,8 @@ class TrainOptions:
     def train(self, given: dict[str, list[str]], quiet: bool = False) -> list[RunFolder]:
         """Train these runs; each population is one program."""
         lazy.require("train")
+        for tracker in self.track:
+            tracking.check(tracker, "train --track")
         runs, files = self.runs_with(given)
         from perepisode.study.packing import pack
         from perepisode.training.train import TrainingOptions, check, train
@@ -132,15 +136,19 @@ class TrainOptions:
         for members in populations:
             check(members)
         from perepisode.compilation import use_cache
+        from perepisode.tracking.live import Tracked
         from perepisode.training.progress import Progress, for_this_terminal
 
         use_cache()
         log = silent if quiet else print
+        for tracker in self.track:
+            log(f"metrics go to {tracker}; to see them: {tracking.view(tracker, self.out)}")
         if len(populations) > 1:
             log(f"{len(runs)} runs in {len(populations)} populations, one after the other: each is a separate program")
         folders = []
         for members in populations:
             progress = Progress() if quiet else for_this_terminal(runs)
+            progress = Tracked(progress, self.track, self.out, log) if self.track else progress
             options = TrainingOptions(self.out, self.chunk, self.checkpoint_seconds, progress, files, log)
             folders += train(members, options)
         for folder in folders:
@@ -471,6 +479,23 @@ class Watch:
 
 
 @dataclass(frozen=True)
+class TrackCommand:
+    """Send the metrics of runs to a tracker: all of them, or those that came since the last time."""
+
+    out: Annotated[Path, tyro.conf.Positional]  # A run folder, or a folder of run folders.
+    to: Literal["tensorboard", "wandb", "mlflow"] = "tensorboard"  # The tracker; each is an extra of the same name.
+
+    def __call__(self) -> int:
+        tracking.check(self.to, "track --to")
+        rows, runs = tracking.send(self.to, self.out)
+        if not runs:
+            raise ConfigError(f"{self.out} contains no run folder; give the folder of `perepisode train --out`")
+        print(f"sent {rows:,} rows of {runs} run{'s' * (runs > 1)} to {self.to}")
+        print(f"next: {tracking.view(self.to, self.out)}")
+        return 0
+
+
+@dataclass(frozen=True)
 class BenchCommand:
     """Measure the training speed and memory of this machine on Craftax."""
 
@@ -525,6 +550,7 @@ def _commands() -> Any:
         "study": study.StudyCommand,
         "report": BuildReport,
         "watch": Watch,
+        "track": TrackCommand,
         "bench": BenchCommand,
         "demo": study.DemoCommand,
         "version": Version,

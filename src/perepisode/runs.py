@@ -3,6 +3,7 @@
 <out>/<name of the run>/
     run.json             configuration, id, versions of the code and its libraries, device
     metrics.jsonl        one flushed line per policy update
+    events.out.tfevents… its copy for TensorBoard, if the run is tracked; .wandb.json says what Weights & Biases has
     file.<setting>       content of a file that a setting names, if any
     policy.safetensors   weights of the trained agent; policy.json describes them
     done | failed        written last: the run is complete, or diverged (with the reason)
@@ -284,6 +285,11 @@ class RunFolder:
         content = {"format": FORMAT, "id": run.id, "arm": run.arm, **run.to_json()}
         content |= {"versions": versions(), "device": device}
         write_atomically(self.path / "run.json", json.dumps(content, indent=1))
+
+    def plain(self) -> dict[str, Any]:
+        """run.json as plain values in current names, which needs no class that it names and checks no id."""
+        plain = safe_io.read_json(self._file("run.json"), "give a complete run folder")
+        return legacy.upgrade_run(plain) if plain.get("format") == 1 else plain
 
     def read(self) -> Run:
         """The run of this folder; ConfigError if it is not a run folder or has another format."""

@@ -69,7 +69,7 @@ def _with_metrics(source: str | Path | AgentSource) -> list[tuple[dict, Path]]:
     if isinstance(source, AgentFile):
         return [(source.metadata["run"], source.metrics)] if source.metrics.exists() else []
     path = source.path if isinstance(source, RunFolder) else Path(source)
-    return [(_plain(folder), folder / "metrics.jsonl") for folder in _run_folders(path)]
+    return [(RunFolder(folder).plain(), folder / "metrics.jsonl") for folder in _run_folders(path)]
 
 
 def group(curves: Iterable[Curve]) -> dict[tuple[str, str], list[Curve]]:
@@ -89,11 +89,6 @@ def _run_folders(path: Path) -> list[Path]:
     if not found:
         raise ValueError(f"{path} contains no metrics.jsonl; give a run folder, or omit the curves")
     return found
-
-
-def _plain(folder: Path) -> dict:
-    plain = safe_io.read_json(folder / "run.json", "give a complete run folder")
-    return legacy.upgrade_run(plain) if plain.get("format") == 1 else plain
 
 
 def _read_run(run: dict, metrics: Path) -> Curve | None:
