@@ -18,7 +18,7 @@ LAYERS = (
     ("settings",),
     ("lazy",),
     ("config", "pytree", "safe_io"),
-    ("plugins", "console"),
+    ("plugins", "console", "option_files"),
     ("environments",),
     ("methods",),
     ("wrappers",),

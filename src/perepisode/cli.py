@@ -24,10 +24,11 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import __version__, console, lazy, legacy, plugins, safe_io, settings, tracking
+from perepisode import __version__, console, lazy, legacy, option_files, plugins, safe_io, settings, tracking
 from perepisode.config import PAPER_SEEDS, ConfigError, EvalConfig, PPOConfig
 from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS
+from perepisode.option_files import OptionsFromFile
 from perepisode.runs import Run, RunFolder
 from perepisode.settings import setting
 
@@ -163,7 +164,7 @@ METHOD_OPTIONS = _group("Several values are swept.", METHODS.values(), TrainOpti
 
 
 @dataclass(frozen=True)
-class Train(TrainOptions):
+class Train(OptionsFromFile, TrainOptions):
     """Train agents: every combination of methods, settings and seeds, in parallel where one program can hold them."""
 
     method_settings: tyro.conf.OmitArgPrefixes[METHOD_OPTIONS] = field(default_factory=METHOD_OPTIONS)
@@ -179,6 +180,12 @@ class Train(TrainOptions):
         without = f" (without {', '.join(diverged)}: diverged)" if diverged else ""
         print(f"next: {plugins.shell_prefix()}perepisode evaluate {self.out}{without}")
         return 0
+
+    def checked(self) -> tuple["Train", str]:
+        """These options, with those that the environment decides, and what they train; ConfigError if they cannot."""
+        runs, _ = self.runs()
+        dilemma, steps = runs[0].dilemma, runs[0].total_timesteps
+        return replace(self, dilemma=dilemma, total_timesteps=steps), f"{len(runs)} run{'s' * (len(runs) > 1)}, "
 
     def runs(self) -> tuple[list[Run], dict[str, bytes]]:
         """The validated runs of this command, and the contents by digest of the files that its settings name."""
@@ -300,7 +307,7 @@ def _combinations(given: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(OptionsFromFile):
     """Evaluate finished runs in environments that only count violations, and write a table with one row per episode."""
 
     # Run folders, folders of them, or agents by name or file (`perepisode agents`).
@@ -413,7 +420,7 @@ class Distill:
 
 
 @dataclass(frozen=True)
-class BuildReport:
+class BuildReport(OptionsFromFile):
     """Write figures, tables and one HTML page from episodes tables of any library."""
 
     # Episodes tables, parquet or CSV, with at least the columns method, seed, return, and violations or cost.
@@ -442,7 +449,8 @@ class BuildReport:
     def __call__(self) -> int:
         from perepisode.report import report
 
-        given = {name: value for name, value in vars(self).items() if name not in ("episodes", "names")}
+        others = {"episodes", "names", *vars(OptionsFromFile())}
+        given = {name: value for name, value in vars(self).items() if name not in others}
         found = report(self.episodes, **given, names=_parse_names(self.names))
         print(f"wrote {found.path}\nnext: open it in a browser")
         return 0
@@ -590,11 +598,11 @@ class _Captured(io.StringIO):
 
 def parsed(arguments: list[str]) -> Any:
     """The command of these arguments; tyro's boxed error of several lines becomes one line."""
-    current = {option.name for group in (METHOD_OPTIONS, ENV_OPTIONS, PPO_OPTIONS) for option in fields(group)}
-    arguments, renamed = legacy.upgrade_options(arguments, current)
+    arguments, renamed = legacy.upgrade_options(arguments, _settings_by_option())
     _print_renamed.cache_clear()
     for old, new in renamed.items():
         _print_renamed(old, new)
+    arguments = _with_file(arguments)
     out, err = _Captured(), io.StringIO()
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -610,6 +618,49 @@ def parsed(arguments: list[str]) -> Any:
         if word.replace("_", "-") in empty and following.startswith("--"):
             raise ConfigError(f"{word} has no value; see `perepisode --help`")
     return command
+
+
+def _with_file(arguments: list[str]) -> list[str]:
+    """The words of a command line with those of the file that --config names, which come last."""
+    name = next((name for name in _from_file() if arguments[: len(name.split())] == name.split()), None)
+    index = next((i for i, word in enumerate(arguments) if word.partition("=")[0] == "--config"), None)
+    if name is None or index is None:
+        return arguments
+    path = arguments[index].partition("=")[2] or next(iter(arguments[index + 1 :]), "--")
+    if path.startswith("--"):
+        return arguments  # without a value: the parser says so
+    command, typed = arguments[: len(name.split())], arguments[len(name.split()) :]
+    options = option_files.options_of(_from_file()[name], _settings_by_option())
+    positional, words = option_files.words(Path(path), name, options, typed)
+    return [*command, *positional, *typed, *words]
+
+
+def _from_file() -> dict[str, type]:
+    """The commands that read their options from a file."""
+    from perepisode.study import cli as study
+
+    commands = {"train": Train, "evaluate": Evaluate, "report": BuildReport, "study plan": study.PlanCommand}
+    return {**commands, "study run": study.RunCommand, "study submit": study.SubmitCommand}
+
+
+def _settings_by_option() -> dict[str, list[settings.Setting]]:
+    """The settings that have an option of `train`, as each of their owners declares them."""
+    owners = [settings.of(owner) for owner in (PPOConfig, *ENVIRONMENTS.values(), *METHODS.values())]
+    names = (option.name for group in (METHOD_OPTIONS, ENV_OPTIONS, PPO_OPTIONS) for option in fields(group))
+    return {name: [declared[name] for declared in owners if name in declared] for name in names}
+
+
+def _print_config(command: Any) -> int:
+    """Print the options of a command as the file that --config reads."""
+    command = getattr(command, "action", command)
+    name = next(name for name, cls in _from_file().items() if cls is type(command))
+    what = ""
+    if isinstance(command, Train):
+        command, what = command.checked()
+    known = _settings_by_option() if isinstance(command, Train) else {}
+    comment = f"{what}perepisode {__version__}; use it with `perepisode {name} --config FILE`"
+    print(option_files.dump(dict(_options(command)), known, comment), end="")
+    return 0
 
 
 def _wrapped(text: str) -> str:
@@ -652,6 +703,8 @@ def run(command) -> int:
     try:
         settings.check_fields(command)
         plugins.load_plugins()
+        if getattr(getattr(command, "action", command), "print_config", False):
+            return _print_config(command)
         return command()
     except ValueError as error:  # ConfigError, and what reading a table raises
         if not isinstance(error, ConfigError) and os.environ.get("PEREPISODE_TRACEBACK"):

@@ -14,6 +14,7 @@ import tyro
 from perepisode import lazy, plugins
 from perepisode.config import ConfigError
 from perepisode.environments import ENVIRONMENTS
+from perepisode.option_files import OptionsFromFile
 from perepisode.runs import Run
 from perepisode.settings import like, setting
 from perepisode.study import matrix, packing, plan, slurm, state
@@ -100,7 +101,7 @@ class PackedSelection(RunSelection):
 
 
 @dataclass(frozen=True)
-class PlanCommand(PackedSelection):
+class PlanCommand(OptionsFromFile, PackedSelection):
     """Print the packs, their order, steps, memory and hours, before anything starts."""
 
     gpus: int = setting(0, low=0)  # GPUs that would share the work; 0: those of this machine.
@@ -116,7 +117,7 @@ class PlanCommand(PackedSelection):
 
 
 @dataclass(frozen=True)
-class RunCommand(PackedSelection):
+class RunCommand(OptionsFromFile, PackedSelection):
     """Train, evaluate, distill and report on this machine; run the same command again to resume."""
 
     workers: int = setting(0, low=0)  # Worker processes; 0: one per GPU, or one on the CPU.
@@ -164,7 +165,7 @@ class StatusCommand:
 
 
 @dataclass(frozen=True)
-class SubmitCommand(slurm.SlurmResources, PackedSelection):
+class SubmitCommand(OptionsFromFile, slurm.SlurmResources, PackedSelection):
     """Submit the study to a SLURM cluster as job arrays that checkpoint, requeue and resume by themselves."""
 
     slurm: bool = True  # Use SLURM, the only scheduler there is.
