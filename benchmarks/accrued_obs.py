@@ -36,7 +36,7 @@ def main() -> None:
     best = esr_optimum(Temptation(), stated_utility(arguments.budget), most=arguments.budget + 2).utility
     print(f"exact utility of ESR (k={arguments.budget}): {best:.3f}, {SHARE:.0%} of it: {SHARE * best:.3f}")
     settings, sweep = {"budget": arguments.budget}, Temptation.sweep
-    run = Run("temptation", "temptation", "esr", settings, total_timesteps=sweep.total_timesteps, ppo=Temptation.ppo)
+    run = Run("temptation", "temptation", "esr", settings, total_timesteps=sweep.total_timesteps, config=Temptation.ppo)
     for accrued_obs in ("paper", "scaled"):
         runs = [
             replace(run, seed=seed, method_settings={**settings, "accrued_obs": accrued_obs}, gamma=sweep.gamma)

@@ -17,7 +17,7 @@ from perepisode.config import PPOConfig
 from perepisode.environments.craftax import engine
 from perepisode.runs import Run
 from perepisode.study.bench import seconds_of
-from perepisode.training import ppo
+from perepisode.training import update
 from perepisode.training.train import prepare
 
 
@@ -84,19 +84,19 @@ def profile_engine(arguments):
 def profile_training(arguments):
     config = PPOConfig()
     runs = [
-        Run("craftax", "no_killing", "lagrangian", {"budget": 1}, seed=s, total_timesteps=10**8, ppo=config)
+        Run("craftax", "no_killing", "lagrangian", {"budget": 1}, seed=s, total_timesteps=10**8, config=config)
         for s in range(arguments.runs)
     ]
     program, members = prepare(runs)
-    params = ppo.initial_params(program, members, [run.seed for run in runs])
-    state = jax.jit(partial(ppo.init, program))(members, params)
+    params = update.initial_params(program, members, [run.seed for run in runs])
+    state = jax.jit(partial(update.init, program))(members, params)
     if "rollout" in arguments.only:
-        runner = jax.jit(lambda m, s: ppo.rollout(program, m, s))
+        runner = jax.jit(lambda m, s: update.rollout(program, m, s))
         profile(
             f"rollout, {arguments.runs} runs, per step", lambda: runner(members, state), config.num_steps, arguments.top
         )
     if "update" in arguments.only:
-        updating = jax.jit(lambda m, s: ppo.update(program, m, s)).lower(members, state).compile()
+        updating = jax.jit(lambda m, s: update.update(program, m, s)).lower(members, state).compile()
         if arguments.hlo:
             arguments.hlo.write_text(updating.as_text())
         profile(f"update, {arguments.runs} runs", lambda: updating(members, state), 1, arguments.top)

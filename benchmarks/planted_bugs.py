@@ -35,7 +35,8 @@ RESET, T_GYMNAX = "interop/autoreset.py", "tests/interop/test_gymnax.py"
 GYMNASIUM, RECORDER, RECORDING = (f"interop/{name}.py" for name in ("gymnasium", "recorder", "recording"))
 T_GYMNASIUM, T_VIDEO = "tests/interop/test_gymnasium.py", "tests/interop/test_video.py"
 ADAPTER, PLUGINS, T_ADOPTED = "environments/gymnax_adapter.py", "plugins.py", "tests/extending/test_adopted.py"
-PPO, POP = "training/ppo.py", "training/population.py"
+PPO, ON_POLICY = "algorithms/ppo_gru.py", "algorithms/on_policy.py"
+UPDATE, POP = "training/update.py", "training/population.py"
 COMPARE, DETECTORS = "evaluation/compare.py", "environments/craftax/detectors.py"
 T_TRAINING = "tests/training/test_"
 T_PPO, T_OBJ, T_POP = f"{T_TRAINING}ppo.py", f"{T_TRAINING}objectives.py", f"{T_TRAINING}population.py"
@@ -55,28 +56,28 @@ BUGS = (
     # ---- learning
     Bug(
         "gae: γ weighs the next value",
-        PPO,
+        ON_POLICY,
         "rewards + gamma * keep",
         "rewards + keep",
         f"{T_PPO}::test_gae_against_the_loop",
     ),
     Bug(
         "gae: λ weighs the next advantage",
-        PPO,
+        ON_POLICY,
         "error + gamma * lam * keep",
         "error + gamma * keep",
         f"{T_PPO}::test_gae_against_the_loop",
     ),
     Bug(
         "gae: nothing is carried over an end",
-        PPO,
+        ON_POLICY,
         "error + gamma * lam * keep",
         "error + gamma * lam",
         f"{T_PPO}::test_gae_against_the_loop",
     ),
     Bug(
         "gae: the last value follows the last step",
-        PPO,
+        ON_POLICY,
         "values[1:], last_value[None]",
         "values[1:], values[:1]",
         f"{T_PPO}::test_gae_against_the_loop",
@@ -118,49 +119,49 @@ BUGS = (
     ),
     Bug(
         "learn: targets are advantages plus values",
-        PPO,
+        ON_POLICY,
         "Targets(advantage, advantage + batch.value)",
         "Targets(advantage, advantage)",
         f"{T_PPO}::test_one_update_against_the_loop",
     ),
     Bug(
         "learn: the learning rate falls with the updates done",
-        PPO,
-        "1.0 - state.update / program.updates",
-        "1.0 - 0 * state.update / program.updates",
+        ON_POLICY,
+        "(1.0 - progress)",
+        "(1.0 - 0 * progress)",
         T_RULES,
     ),
     Bug(
         "learn: a minibatch has whole environments, permuted in every epoch",
-        PPO,
+        ON_POLICY,
         "jax.random.permutation(k, config.num_envs)",
         "jnp.arange(config.num_envs)",
         T_RULES,
     ),
     Bug(
         "learn: a diverged run keeps its last good parameters",
-        PPO,
+        UPDATE,
         "params=_where_alive(alive, params, before.params)",
         "params=params",
         f"{T_POP}::test_a_diverged_member_is_frozen_and_the_others_continue",
     ),
     Bug(
         "bootstrap: only timeouts",
-        PPO,
+        UPDATE,
         "record.end_cause == EndCause.TIMEOUT",
         "record.ended",
         f"{T_TRAINING}bootstrap.py::test_only_timeouts_are_bootstrapped",
     ),
     Bug(
         "hidden state: cleared where an episode starts",
-        "training/network.py",
+        "algorithms/network.py",
         "jnp.where(is_first[:, None], 0.0, hidden_state)",
         "hidden_state",
         f"{T_PPO}::test_one_step_at_a_time_equals_the_sequence",
     ),
     Bug(
         "metrics: counts of finished episodes alone",
-        PPO,
+        UPDATE,
         "jnp.where(ended, own, -1)",
         "jnp.where(ended, own, 0)",
         T_RULES,
@@ -599,7 +600,7 @@ BUGS = (
     ),
     Bug(
         "hopper: compute capability 9 alone",
-        "training/hopper.py",
+        "algorithms/hopper.py",
         ' and str(getattr(device, "compute_capability", "")).startswith("9.")',
         "",
         "tests/training/test_hopper.py",

@@ -61,7 +61,7 @@ def distance(counts: np.ndarray, others: np.ndarray) -> float:
 
 
 def run_of(method: str, seed: int = 1, steps: int = 250_000, **settings) -> Run:
-    return Run("temptation", DILEMMA, method, settings, seed, 1.0, steps, ppo=TEMPTATION_PPO)
+    return Run("temptation", DILEMMA, method, settings, seed, 1.0, steps, config=TEMPTATION_PPO)
 
 
 def trained(runs: list[Run], out: Path, files: dict[str, bytes] | None = None) -> pd.DataFrame:

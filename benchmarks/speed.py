@@ -19,12 +19,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from perepisode.algorithms import network
 from perepisode.compilation import use_cache
 from perepisode.config import PPOConfig
 from perepisode.environments.craftax.env import Craftax
 from perepisode.runs import versions, write_atomically
 from perepisode.study.bench import seconds_of, table, training_row
-from perepisode.training import network
 
 STEPS = 64  # environment steps per timed call
 

@@ -22,6 +22,7 @@ LAYERS = (
     ("environments",),
     ("methods",),
     ("wrappers",),
+    ("algorithms",),
     ("runs",),
     ("training",),
     ("tracking",),

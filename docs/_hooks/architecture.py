@@ -42,9 +42,10 @@ STAGES = (
     ),
     Stage(
         "training",
-        "A PPO population trains many runs in one program: different methods, settings and seeds side by side.",
+        "A population trains many runs in one program: different methods, settings and seeds side by side.",
         "a run folder: configuration, metrics of every update, checkpoints, final policy",
         (
+            ("algorithms", "The agents: learning algorithms with their networks, one file each."),
             ("runs", "What a run is, its id, and its folder."),
             ("tracking", "Copies the metrics to TensorBoard, Weights & Biases or MLflow."),
             ("study", "Plans the paper's matrix and runs it, here or on SLURM."),

@@ -23,7 +23,7 @@ import tyro
 
 from perepisode import cli as command_line
 from perepisode import settings
-from perepisode.config import PPOConfig
+from perepisode.algorithms import AGENTS
 from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS, PAPER
 
@@ -99,7 +99,7 @@ def exit_codes() -> str:
 
 
 def settings_of(owner: str) -> str:
-    """Settings of all methods, of all environments, or of PPO, as they are declared."""
+    """Settings of all methods, of all environments, or of all agents, as they are declared."""
     lines: list[str] = []
     if owner == "methods":
         for name, method in METHODS.items():
@@ -112,7 +112,9 @@ def settings_of(owner: str) -> str:
             about = f"{_first_paragraph(environment)} Dilemmas: {dilemmas}."
             lines += [f"### `{name}`", "", about, "", *_settings(environment)]
     else:
-        lines += _settings(PPOConfig)
+        for config_type in dict.fromkeys(agent.config_type for agent in AGENTS.values()):
+            names = ", ".join(f"`{name}`" for name, agent in AGENTS.items() if agent.config_type is config_type)
+            lines += [f"### {names}", "", _first_paragraph(config_type), "", *_settings(config_type)]
     return "\n".join(lines)
 
 

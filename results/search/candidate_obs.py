@@ -1,25 +1,26 @@
 """The accrued observations that `nu.py` searches over, as numbers that a population sweeps in one program.
 
-The package is patched in memory: `esr_candidate` is a separate method, `ppo.learn` is wrapped so that each run has its
-own value clip, and `condition_heads` gives ν also to the heads, after the recurrence.
+The package is patched in memory: `esr_candidate` is a separate method, `PPOGru.learn` is wrapped so that each run
+has its own value clip, and `condition_heads` gives ν also to the heads, after the recurrence.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import partialmethod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from perepisode.algorithms import network, ppo_gru
+from perepisode.algorithms.ppo_gru import PPOGru
 from perepisode.methods import ConstraintType, Objective
 from perepisode.methods.esr import Esr, PerEpisode
 from perepisode.methods.objective import register_method
 from perepisode.pytree import pytree
 from perepisode.settings import setting
-from perepisode.training import network, ppo
 from perepisode.training.population import Population
 
 STEPS = 5  # of the thermometer
@@ -75,7 +76,7 @@ class EsrCandidate(PerEpisode):
 
 @pytree
 class OfRun:
-    """Takes the place of γ in a population: `ppo.update` passes it on to `learn`, run by run."""
+    """Takes the place of γ in a population: `update.update` passes it on to `learn`, run by run."""
 
     gamma: jax.Array
     value_clip: jax.Array
@@ -90,12 +91,13 @@ def with_value_clip(members: Population) -> Population:
     return replace(members, gamma=OfRun(members.gamma, objective.value_clip))
 
 
-def loss(params, env, config, hidden_state, batch, targets, blank=(), value_clip=0.2):
-    """`ppo.loss` with a separate clip for the value."""
+def loss(self, params, hidden_state, batch, targets, blank=(), value_clip=0.2):
+    """`PPOGru.loss` with a separate clip for the value."""
+    config = self.config
     logits, value = network.sequence(
-        params, env, hidden_state, batch.is_first, batch.observation, batch.features, config.precision, blank
+        params, self.env, hidden_state, batch.is_first, batch.observation, batch.features, config.precision, blank
     )
-    log_ratio = ppo.log_prob(logits, batch.action) - batch.log_prob
+    log_ratio = ppo_gru.log_prob(logits, batch.action) - batch.stored
     ratio = jnp.exp(log_ratio)
     advantage = (targets.advantage - targets.advantage.mean()) / (targets.advantage.std() + 1e-8)
     clipped = jnp.clip(ratio, 1.0 - config.clip_eps, 1.0 + config.clip_eps)
@@ -114,21 +116,21 @@ def loss(params, env, config, hidden_state, batch, targets, blank=(), value_clip
     }
 
 
-_learn, _loss = ppo.learn, ppo.loss
+_learn, _loss = PPOGru.learn, PPOGru.loss
 
 
-def learn(program, rate, params, opt_state, hidden_state, batch, last_value, of_run, key):
-    """`ppo.learn`; it looks `loss` up while it is traced, so for that time the loss has this run's value clip."""
+def learn(self, params, opt_state, hidden_state, batch, last_value, of_run, key, progress):
+    """`PPOGru.learn`; it looks `loss` up while it is traced, so for that time the loss has this run's value clip."""
     if not isinstance(of_run, OfRun):
-        return _learn(program, rate, params, opt_state, hidden_state, batch, last_value, of_run, key)
-    ppo.loss = partial(loss, value_clip=of_run.value_clip)
+        return _learn(self, params, opt_state, hidden_state, batch, last_value, of_run, key, progress)
+    PPOGru.loss = partialmethod(loss, value_clip=of_run.value_clip)
     try:
-        return _learn(program, rate, params, opt_state, hidden_state, batch, last_value, of_run.gamma, key)
+        return _learn(self, params, opt_state, hidden_state, batch, last_value, of_run.gamma, key, progress)
     finally:
-        ppo.loss = _loss
+        PPOGru.loss = _loss
 
 
-ppo.learn = learn
+PPOGru.learn = learn
 
 
 # ---- ν as an input of the heads -----------------------------------------------------------------------------
@@ -143,7 +145,8 @@ def condition_heads() -> None:
     global _heads
     _heads = True
     network.init, network.sequence, network.step = init, sequence, step
-    network.widen = lambda params, env, extra: _widen(params, env, extra // 2)  # half of the features are the heads'
+    # half of the features are the heads'
+    network.widen = lambda embedding, env, extra: _widen(embedding, env, extra // 2)
 
 
 def init(seed, sizes, hidden, actions):
@@ -161,18 +164,15 @@ def init(seed, sizes, hidden, actions):
 
 def sequence(params, env, hidden_state, is_first, observation, features, precision, blank=()):
     features, head_features = jnp.split(features, 2, axis=-1)
-    gates = network._input_gates(params, env, observation, features, precision, blank)
-    dtype = network._dtype(precision)
-    hidden = network.gru(gates, hidden_state, is_first, params.gru_input[1], *params.gru_hidden, dtype)
+    embedded = jax.nn.relu(network.embed(params, env, observation, features, precision, blank, apart=True))
+    hidden = network.recur(params, embedded, hidden_state, is_first, precision)
     return network._heads(params, _concatenated(hidden, head_features), precision)
 
 
 def step(params, env, hidden_state, is_first, observation, features, precision):
     features, head_features = jnp.split(features, 2, axis=-1)
-    gates = network._input_gates(params, env, observation, features, precision)
-    hidden_state = jnp.where(is_first[:, None], 0.0, hidden_state)
-    kernel, bias = params.gru_hidden
-    hidden_state, _ = network.cell(hidden_state, gates, params.gru_input[1], network._cast(kernel, precision), bias)
+    embedded = jax.nn.relu(network.embed(params, env, observation, features, precision))
+    hidden_state = network.recur_once(params, embedded, hidden_state, is_first, precision)
     return *network._heads(params, _concatenated(hidden_state, head_features), precision), hidden_state
 
 

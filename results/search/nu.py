@@ -180,7 +180,7 @@ def runs_of(pairs: list[tuple[str, int]], steps: float, tiny: bool) -> list:
                 seed,
                 c.gamma,
                 total_timesteps=int(steps),
-                ppo=config,
+                config=config,
             )
         )
     return runs
@@ -191,13 +191,13 @@ def begin(runs):
     import candidate_obs
     import jax
 
-    from perepisode.training import ppo, train
+    from perepisode.training import train, update
 
     program, members = train.prepare(train.check(runs))
     if all(run.method == "esr_candidate" for run in runs):
         members = candidate_obs.with_value_clip(members)
-    params = ppo.initial_params(program, members, [run.seed for run in runs])
-    return program, members, jax.jit(lambda m, p: ppo.init(program, m, p))(members, params)
+    params = update.initial_params(program, members, [run.seed for run in runs])
+    return program, members, jax.jit(lambda m, p: update.init(program, m, p))(members, params)
 
 
 def train(out: Path, names: str, steps: float, seeds: tuple[int, ...] | None, tiny: bool) -> None:
@@ -443,7 +443,7 @@ def check() -> None:
     alike()
     candidate_obs.pad_features()
     mine = runs_of([("paper", seed)], 256, tiny=True)
-    own = [Run("craftax", "no_killing", "esr", {"budget": 1}, seed, total_timesteps=256, ppo=mine[0].ppo)]
+    own = [Run("craftax", "no_killing", "esr", {"budget": 1}, seed, total_timesteps=256, config=mine[0].config)]
     ([a], moved), ([b], _) = after(mine), after(own)
     print(f"paper against the package's ESR: {apart(a, b):.1e}; the weights on R/50 changed by {moved[0]:.1e}")
     ([c, d], _) = after(runs_of([("paper", seed), ("paper_beside", seed)], 256, tiny=True))

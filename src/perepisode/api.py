@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perepisode import environments, plugins
+from perepisode.algorithms import AGENTS, LearningAgent
 from perepisode.cli import Evaluate, TrainOptions, Watch, silent
 from perepisode.config import PAPER_SEEDS, EvalConfig
 from perepisode.environments import ENVIRONMENTS
@@ -35,6 +36,7 @@ def train(
     method: str | type[Objective] | Sequence[str | type[Objective]] = "esr",
     *,
     dilemma: str | None = None,
+    agent: str | type[LearningAgent] | None = None,
     gamma: float | Iterable[float] = 0.99,
     seeds: int | Iterable[int] = PAPER_SEEDS,
     total_timesteps: float | None = None,
@@ -49,14 +51,15 @@ def train(
 ) -> list[Path]:
     """Train agents and return their run folders.
 
-    Give an environment or a method by name, as `file.py:Class` or `module:Class`, or as the class.  Every further
-    keyword is a setting of the method, the environment or PPO: `budget=1`, or `budget=[1, 2]` for one run each.
+    Give an environment, a method or an agent by name, as `file.py:Class` or `module:Class`, or as the class.  Every
+    further keyword is a setting of one of them: `budget=1`, or `budget=[1, 2]` for one run each.
     """
     plugins.load_plugins()
     options = TrainOptions(
         env=plugins.resolve("env", env, ENVIRONMENTS),
         dilemma=dilemma,
         method=tuple(map(_method_name, _as_tuple(method))),
+        agent=agent and plugins.resolve("agent", agent, AGENTS),
         gamma=_as_tuple(gamma),
         seeds=_as_tuple(seeds),
         total_timesteps=_as_python(total_timesteps),

@@ -24,8 +24,20 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from perepisode import __version__, console, lazy, legacy, option_files, plugins, safe_io, settings, tracking
-from perepisode.config import PAPER_SEEDS, ConfigError, EvalConfig, PPOConfig
+from perepisode import (
+    __version__,
+    algorithms,
+    console,
+    lazy,
+    legacy,
+    option_files,
+    plugins,
+    safe_io,
+    settings,
+    tracking,
+)
+from perepisode.algorithms import AGENTS
+from perepisode.config import PAPER_SEEDS, ConfigError, EvalConfig
 from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS
 from perepisode.option_files import OptionsFromFile
@@ -69,6 +81,10 @@ _METHODS = (
     "applies to every method that has it.  A setting of one method follows its name: "
     "--method esr:budget=1,2:accrued_obs=scaled ser:weight=0.1 lagrangian:budget=0.5."
 )
+_AGENTS = (
+    f"Learning algorithm and network: {', '.join(AGENTS)}, or your own as file.py:Class; default: what the environment "
+    f"declares, else {algorithms.DEFAULT}, the paper's."
+)
 
 
 @dataclass(frozen=True)
@@ -79,6 +95,7 @@ class TrainOptions:
     # The dilemma whose violations the method limits; default: the environment's first.
     dilemma: Annotated[str | None, _option("STR")] = None
     method: Annotated[tuple[str, ...], tyro.conf.arg(metavar="STR ...", help=_METHODS)] = ("esr",)
+    agent: Annotated[str | None, _option("STR", help=_AGENTS)] = None
     # Discount factor in (0, 1].
     gamma: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT ...")] = settings.like(Run, "gamma", (0.99,))
     # Seeds; each is one run.
@@ -108,14 +125,16 @@ class TrainOptions:
             total_timesteps=int(self.total_timesteps or env.total_timesteps),
             detector=self.detector,
             cost_per=self.cost_per,
-            ppo=env.ppo,
+            agent=plugins.resolve("agent", self.agent, AGENTS) if self.agent else env.agent,
         )
+        config, config_type = algorithms.declared_config(env, base.agent), AGENTS[base.agent].config_type
         methods = [MethodSpec.read(text) for text in self.method]
-        for method, texts in zip(methods, _settings_by_method(methods, given, (env, PPOConfig))):
-            values = _parse_settings(texts, {"method": METHODS[method.name], "env": env, "ppo": PPOConfig}, files)
-            for method_settings, env_settings, ppo in product(*map(_combinations, values.values())):
+        for method, texts in zip(methods, _settings_by_method(methods, given, (env, config_type))):
+            owners = {"method": METHODS[method.name], "env": env, config_type.section: config_type}
+            values = _parse_settings(texts, owners, files)
+            for method_settings, env_settings, own in product(*map(_combinations, values.values())):
                 run = replace(base, method=method.name, method_settings=method_settings, env_settings=env_settings)
-                run = replace(run, ppo=replace(env.ppo, **ppo))
+                run = replace(run, config=replace(config, **own))
                 runs += [replace(run, gamma=gamma, seed=seed) for gamma in self.gamma for seed in self.seeds]
         if not runs:
             raise ConfigError("there is no run to train; give at least one of --method, --seeds and --gamma")
@@ -157,10 +176,10 @@ class TrainOptions:
         return folders
 
 
-PPO_ABOUT = "Several values are swept.  Defaults are the paper's; temptation has its own."
-PPO_OPTIONS = _group(PPO_ABOUT, [PPOConfig], TrainOptions)
-ENV_OPTIONS = _group("Several values are swept.", ENVIRONMENTS.values(), TrainOptions, PPO_OPTIONS)
-METHOD_OPTIONS = _group("Several values are swept.", METHODS.values(), TrainOptions, PPO_OPTIONS, ENV_OPTIONS)
+AGENT_ABOUT = "Several values are swept.  Defaults of ppo_gru are the paper's; temptation has its own."
+AGENT_OPTIONS = _group(AGENT_ABOUT, dict.fromkeys(agent.config_type for agent in AGENTS.values()), TrainOptions)
+ENV_OPTIONS = _group("Several values are swept.", ENVIRONMENTS.values(), TrainOptions, AGENT_OPTIONS)
+METHOD_OPTIONS = _group("Several values are swept.", METHODS.values(), TrainOptions, AGENT_OPTIONS, ENV_OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -169,7 +188,7 @@ class Train(OptionsFromFile, TrainOptions):
 
     method_settings: tyro.conf.OmitArgPrefixes[METHOD_OPTIONS] = field(default_factory=METHOD_OPTIONS)
     env_settings: tyro.conf.OmitArgPrefixes[ENV_OPTIONS] = field(default_factory=ENV_OPTIONS)
-    ppo_settings: tyro.conf.OmitArgPrefixes[PPO_OPTIONS] = field(default_factory=PPO_OPTIONS)
+    agent_settings: tyro.conf.OmitArgPrefixes[AGENT_OPTIONS] = field(default_factory=AGENT_OPTIONS)
 
     def __call__(self) -> int:
         folders = self.train(self._given())
@@ -194,7 +213,7 @@ class Train(OptionsFromFile, TrainOptions):
     def _given(self) -> dict[str, list[str]]:
         """Every setting on the command line by name, with its values as typed."""
         given: dict[str, list[str]] = {}
-        for group in (self.method_settings, self.env_settings, self.ppo_settings):
+        for group in (self.method_settings, self.env_settings, self.agent_settings):
             given |= {name: list(values) for name, values in vars(group).items() if values}
         for text in self.set:
             name, equals, values = text.partition("=")
@@ -297,9 +316,10 @@ def _owner_of(name: str, owners: dict[str, type]) -> tuple[str, settings.Setting
     if found:
         both = " and ".join(f"{owner}.{bare}" for owner, _ in found)
         raise ConfigError(f"{bare} could be {both}; write --set {found[0][0]}.{bare}=...")
-    names = {owner: getattr(cls, "name", "PPO") for owner, cls in owners.items()}
+    names = {owner: getattr(cls, "name", owner.upper()) for owner, cls in owners.items()}
     listed = "; ".join(f"{names[owner]} has {', '.join(declared) or 'none'}" for owner, declared in known.items())
-    raise ConfigError(f"no setting is called {name!r} here; {listed or 'write method.name, env.name or ppo.name'}")
+    owned = " or ".join(f"{owner}.name" for owner in owners)
+    raise ConfigError(f"no setting is called {name!r} here; {listed or f'write {owned}'}")
 
 
 def _combinations(given: dict[str, list[Any]]) -> list[dict[str, Any]]:
@@ -645,8 +665,9 @@ def _from_file() -> dict[str, type]:
 
 def _settings_by_option() -> dict[str, list[settings.Setting]]:
     """The settings that have an option of `train`, as each of their owners declares them."""
-    owners = [settings.of(owner) for owner in (PPOConfig, *ENVIRONMENTS.values(), *METHODS.values())]
-    names = (option.name for group in (METHOD_OPTIONS, ENV_OPTIONS, PPO_OPTIONS) for option in fields(group))
+    configs = dict.fromkeys(agent.config_type for agent in AGENTS.values())
+    owners = [settings.of(owner) for owner in (*configs, *ENVIRONMENTS.values(), *METHODS.values())]
+    names = (option.name for group in (METHOD_OPTIONS, ENV_OPTIONS, AGENT_OPTIONS) for option in fields(group))
     return {name: [declared[name] for declared in owners if name in declared] for name in names}
 
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from perepisode import settings
 from perepisode.settings import ConfigError, setting
@@ -19,7 +19,9 @@ MAX_SEED = 2**32 - 1
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """Hyperparameters of recurrent PPO (proximal policy optimisation); the defaults are the paper's table."""
+    """Hyperparameters of PPO (proximal policy optimisation); the defaults are the paper's table."""
+
+    section: ClassVar[str] = "ppo"  # in run.json and before settings, as in `ppo.ent_coef`
 
     num_envs: int = setting(1024, "number of parallel environments", low=1, high=2**20)
     num_steps: int = setting(64, "number of steps per environment in each rollout", low=1, high=2**20)
@@ -40,15 +42,20 @@ class PPOConfig:
 
     def __post_init__(self):
         settings.check(PPOConfig, vars(self), "PPO")
-        if self.num_envs % self.num_minibatches:
-            raise ConfigError(
-                f"num_envs={self.num_envs} does not divide into num_minibatches={self.num_minibatches}; "
-                f"use a multiple of {self.num_minibatches}"
-            )
+        check_minibatches(self)
 
     @property
     def steps_per_update(self) -> int:
         return self.num_envs * self.num_steps
+
+
+def check_minibatches(config: Any) -> None:
+    """Raise ConfigError unless the environments divide into the minibatches."""
+    if config.num_envs % config.num_minibatches:
+        raise ConfigError(
+            f"num_envs={config.num_envs} does not divide into num_minibatches={config.num_minibatches}; "
+            f"use a multiple of {config.num_minibatches}"
+        )
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from perepisode.settings import ConfigError
 if TYPE_CHECKING:
     import jax
     import jax.numpy as jnp
+    import optax
 else:
     from importlib import import_module
 
-    class _LazyModule:
+    class lazy_module:
         def __init__(self, name: str):
             self._name = name
 
@@ -30,9 +31,9 @@ else:
                 _waiting.pop()()
             return getattr(module, attribute)
 
-    jax, jnp = _LazyModule("jax"), _LazyModule("jax.numpy")
+    jax, jnp, optax = map(lazy_module, ("jax", "jax.numpy", "optax"))
 
-__all__ = ["jax", "jnp"]
+__all__ = ["jax", "jnp", "optax"]
 
 _waiting: list[Callable[[], None]] = []
 

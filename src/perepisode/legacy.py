@@ -104,7 +104,7 @@ def upgrade_run(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 def identity(plain: Mapping[str, Any]) -> dict[str, Any]:
     """A run's configuration in the names of version 0.1, which its id is the hash of."""
-    sections = {section: _downgrade(plain[section], names) for section, names in _sections(plain)}
+    sections = {s: _downgrade(plain[s], names) for s, names in _sections(plain) if s in plain}
     return _downgrade({**plain, **sections}, RUN)
 
 

@@ -29,7 +29,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from perepisode import __version__, legacy, plugins, safe_io, settings
+from perepisode import __version__, algorithms, legacy, plugins, safe_io, settings
+from perepisode.algorithms import AGENTS
 from perepisode.config import MAX_SEED, MAX_STEPS, ConfigError, PPOConfig, canonical, check_choice
 from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS, Objective
@@ -53,7 +54,8 @@ class Run:
     detector: str = "exact"  # violation count used for training: exact, or paper (the paper's state difference)
     cost_per: str = "step"  # cost of a violating step: 1, as in the paper, or 1 per violation (event)
     env_settings: Mapping[str, Any] = field(default_factory=dict)
-    ppo: PPOConfig = field(default_factory=PPOConfig)
+    agent: str = algorithms.DEFAULT
+    config: Any = field(default_factory=PPOConfig)  # hyperparameters of the agent, of its `config_type`
 
     @property
     def id(self) -> str:
@@ -72,13 +74,13 @@ class Run:
 
     @property
     def updates(self) -> int:
-        return self.total_timesteps // self.ppo.steps_per_update
+        return self.total_timesteps // self.config.steps_per_update
 
     @property
     def structure(self) -> str:
         """What runs in one program must share: environment, sizes and length.  Their methods may differ."""
         plain = self.to_json()
-        return canonical([plain["env"], plain["env_settings"], plain["ppo"], self.total_timesteps])
+        return canonical([plain["env"], plain["env_settings"], self.agent, plain[self.section], self.total_timesteps])
 
     @property
     def objective_type(self) -> tuple[str, ...]:
@@ -105,19 +107,27 @@ class Run:
         plain = asdict(replace(self, method_settings=dict(self.method_settings), env_settings=dict(self.env_settings)))
         plain["method_settings"] = settings.complete(METHODS[self.method], self.method_settings)
         plain["env_settings"] = settings.complete(ENVIRONMENTS[self.env], self.env_settings)
-        plain["ppo"] = settings.complete(PPOConfig, plain["ppo"])
-        env = ENVIRONMENTS[self.env]
-        also = {"version": env.version if env.version != 1 else None, "source": self.source}
+        plain[self.section] = settings.complete(AGENTS[self.agent].config_type, plain.pop("config"))
+        env, agent = ENVIRONMENTS[self.env], plain.pop("agent")
+        also = {"agent": agent if agent != algorithms.DEFAULT else None}
+        also |= {"version": env.version if env.version != 1 else None, "source": self.source}
         return plain | {name: value for name, value in also.items() if value}
 
     @property
     def source(self) -> dict[str, str]:
-        """Digests of the source of its environment and method if they are plugins (plugins.py)."""
-        return plugins.sources(ENVIRONMENTS[self.env], METHODS[self.method])
+        """Digests of the source of its environment, method and agent if they are plugins (plugins.py)."""
+        return plugins.sources(ENVIRONMENTS[self.env], METHODS[self.method], AGENTS[self.agent])
+
+    @property
+    def section(self) -> str:
+        """The name of the agent's hyperparameters in `to_json`."""
+        return AGENTS[self.agent].config_type.section
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Run:
-        known = {f.name for f in fields(cls)}
+        check_choice("agent", agent := plain.get("agent", algorithms.DEFAULT), AGENTS, plugins.PLUGIN_HINT)
+        config_type = AGENTS[agent].config_type
+        known = {f.name for f in fields(cls)} - {"config"} | {config_type.section}
         unknown = set(plain) - known - {"id", "arm", "version", "source"}
         if unknown:
             raise ConfigError(f"run has unknown entries {sorted(unknown)}; this version knows {sorted(known)}")
@@ -125,7 +135,8 @@ class Run:
         source = dict(plain.get("source", {}))
         check_choice("env", values["env"], ENVIRONMENTS, plugins.missing_class_hint(source))
         check_choice("method", values["method"], METHODS, plugins.missing_class_hint(source))
-        run = cls(**{**values, "ppo": PPOConfig(**values["ppo"])})
+        config = config_type(**values.pop(config_type.section))
+        run = cls(**values, config=config)
         plugins.check_sources(source, run.source)
         return run
 
@@ -136,6 +147,7 @@ class Run:
         check_choice("method", self.method, METHODS)
         check_choice("detector", self.detector, ("exact", "paper"))
         check_choice("cost_per", self.cost_per, ("step", "event"))
+        check_choice("agent", self.agent, AGENTS)
         settings.check(METHODS[self.method], self.method_settings, self.method)
         settings.check(ENVIRONMENTS[self.env], self.env_settings, self.env)
         ENVIRONMENTS[self.env](**self.env_settings)  # raises if settings are incompatible
@@ -145,20 +157,22 @@ class Run:
                 f"{self.env} or {self.method} is defined in {unread[0]}, whose source cannot be read; move it into a "
                 "file, because a run records the source that it was trained with"
             )
-        if self.total_timesteps < self.ppo.steps_per_update:
+        if self.total_timesteps < self.config.steps_per_update:
+            envs, steps = self.config.num_envs, self.config.num_steps
             raise ConfigError(
-                f"total_timesteps={self.total_timesteps} is less than one rollout of {self.ppo.num_envs} environments "
-                f"x {self.ppo.num_steps} steps; use at least {self.ppo.steps_per_update}"
+                f"total_timesteps={self.total_timesteps} is less than one rollout of {envs} environments x {steps} "
+                f"steps; use at least {self.config.steps_per_update}"
             )
         return self
 
 
 def flat_settings(plain: Mapping[str, Any]) -> dict[str, Any]:
     """A run's settings beyond the columns of an episodes table, by name; `env.x` if several sections have an x."""
+    section = AGENTS[plain.get("agent", algorithms.DEFAULT)].config_type.section
     parts = {
         "method": plain.get("method_settings", {}),
         "env": plain.get("env_settings", {}),
-        "ppo": plain.get("ppo", {}),
+        section: plain.get(section, {}),
     }
     counts = Counter(name for part in parts.values() for name in part)
     flat = {
@@ -167,7 +181,7 @@ def flat_settings(plain: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in part.items()
     }
     flat |= plain.get("source", {})
-    return flat | {name: plain[name] for name in ("cost_per", "total_timesteps", "version") if name in plain}
+    return flat | {name: plain[name] for name in ("agent", "cost_per", "total_timesteps", "version") if name in plain}
 
 
 @contextlib.contextmanager
@@ -354,7 +368,7 @@ class RunFolder:
 
     def finish(self, run: Run, digest: str) -> None:
         """Mark the run done after its policy is saved."""
-        content = {"updates": run.updates, "steps": run.updates * run.ppo.steps_per_update, "policy": digest}
+        content = {"updates": run.updates, "steps": run.updates * run.config.steps_per_update, "policy": digest}
         write_atomically(self.path / "done", json.dumps(content))
 
     def fail(self, reason: str) -> None:

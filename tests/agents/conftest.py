@@ -19,7 +19,7 @@ def folder(tmp_path_factory) -> RunFolder:
     """A finished run of expected scalarised returns (ESR), with its episodes table."""
     out = tmp_path_factory.mktemp("runs")
     run = Run("temptation", "temptation", "esr", {"budget": 1}, 3, 1.0, 4 * CONFIG.steps_per_update,
-              env_settings=WORLD, ppo=CONFIG)  # fmt: skip
+              env_settings=WORLD, config=CONFIG)  # fmt: skip
     (folder,) = train([run], TrainingOptions(out))
     evaluate([out], out / "episodes.parquet", num_envs=8, num_steps=160, episodes_per_env=3, log=lambda _: None)
     return folder

@@ -14,7 +14,7 @@ from perepisode import agents
 from perepisode.agents import card
 from perepisode.config import EvalConfig
 from perepisode.evaluation.rollout import Agent, assemble, collect, network_actions
-from perepisode.training import ppo
+from perepisode.training import update
 from perepisode.zoo.agent_file import ENDING
 from perepisode.zoo.registry import BUNDLED
 
@@ -72,8 +72,8 @@ def permuted(weights):
 def never_forgets(program, members, params, runner):
     """The hidden state is not cleared when an episode starts."""
     episode_state = replace(runner.episode_state, is_first=jnp.zeros_like(runner.episode_state.is_first))
-    policy_output = ppo.choose(program, members, params, replace(runner, episode_state=episode_state))
-    return policy_output.action, policy_output.hidden_state
+    choice = update.choose(program, members, params, replace(runner, episode_state=episode_state))
+    return choice.action, choice.hidden_state
 
 
 @pytest.mark.slow

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from perepisode.algorithms import AGENTS
 from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
 from perepisode.runs import Run, RunFolder, save_policy
 from perepisode.study import matrix, plan
-from perepisode.training import network
 from perepisode.training.train import weights
 from perepisode.zoo import agent_file
 
 CONFIG = replace(TEMPTATION_PPO, num_envs=16, num_steps=20, hidden_size=8, num_minibatches=2, update_epochs=1)
-RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * CONFIG.steps_per_update, ppo=CONFIG)
+RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * CONFIG.steps_per_update, config=CONFIG)
 EVALUATION = {
     "episodes": 4, "return": 30.0, "length": 40.0, "violations": 1.0, "p_any": 0.5, "p_over_1": 0.25, "cvar": 3.0,
     "worst": 3.0, "distribution": [2, 1, 0, 1], "protocol": {"envs": 2, "steps": 80, "first": 2, "seed": 0},
@@ -26,7 +26,7 @@ UTILITY = {
 
 
 def policy() -> dict:
-    return weights(network.init(3, network.input_sizes(Temptation(), 0), CONFIG.hidden_size, Temptation.actions))
+    return weights(AGENTS["ppo_gru"](Temptation(), CONFIG).init(3, 0))
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_counting_code_does_not_change_without_a_new_version():
 
 
 def test_another_version_is_another_run(tmp_path, monkeypatch):
-    run = Run("temptation", "temptation", total_timesteps=10**6, ppo=Temptation.ppo)
+    run = Run("temptation", "temptation", total_timesteps=10**6, config=Temptation.ppo)
     folder, before = RunFolder.of(tmp_path, run), run.id
     folder.open(run, "cpu")
     assert "version" not in json.loads((folder.path / "run.json").read_text())

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
+from perepisode.algorithms import AGENTS
 from perepisode.config import ConfigError, EvalConfig
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.reset_pool import episode_key, reset_key, step_key
@@ -18,18 +19,18 @@ from perepisode.environments.temptation.exact import CELLS, esr_optimum, esr_tab
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, collect, evaluate, evaluate_agents
 from perepisode.runs import Run
-from perepisode.training import population, ppo
+from perepisode.training import population, update
 from perepisode.training.train import TrainingOptions, prepare, train, weights
 
 CONFIG = replace(TEMPTATION_PPO, num_envs=16, num_steps=8, update_epochs=1, num_minibatches=2, hidden_size=8)
 
 
 def tiny(method="esr", seed=1, **settings):
-    return Run("temptation", "temptation", method, settings, seed, 1.0, CONFIG.steps_per_update * 2, ppo=CONFIG)
+    return Run("temptation", "temptation", method, settings, seed, 1.0, CONFIG.steps_per_update * 2, config=CONFIG)
 
 
 def program_for(env, protocol):
-    return ppo.Program(env, replace(CONFIG, num_envs=protocol.num_envs, num_minibatches=1), 1, protocol.num_envs)
+    return update.Program(AGENTS["ppo_gru"](env, CONFIG), protocol.num_envs, 1, protocol.num_envs)
 
 
 def members_for(run, seed=0):
@@ -138,7 +139,7 @@ def test_the_window_favours_short_episodes_and_the_first_episodes_do_not():
 def agents():
     runs = [tiny("esr", budget=1), tiny("esr", seed=2, budget=1)]
     program, members = prepare(runs)
-    params = ppo.initial_params(program, members, [3, 4])
+    params = update.initial_params(program, members, [3, 4])
     return [Agent(run, weights(jax.tree.map(lambda x, i=i: x[i], params)), None) for i, run in enumerate(runs)]
 
 
@@ -181,7 +182,7 @@ def test_agents_with_accrued_observations_of_different_sizes_are_evaluated_toget
     ]
     agents = []
     for run in runs:
-        params = ppo.initial_params(*prepare([run]), [run.seed])
+        params = update.initial_params(*prepare([run]), [run.seed])
         agents.append(Agent(run, weights(jax.tree.map(lambda x: x[0], params))))
     protocol = EvalConfig(num_envs=4, num_steps=60, episodes_per_env=1)
     together = evaluate_agents(agents, protocol)
@@ -231,7 +232,7 @@ def test_episode_keys_are_the_runs_own():
 def test_both_protocols_select_exactly_their_episodes(steps, inside):
     """Every episode of the miniature has forty steps, so the episodes of each protocol are known."""
     run = tiny(budget=1)
-    params = ppo.initial_params(*prepare([run]), [run.seed])
+    params = update.initial_params(*prepare([run]), [run.seed])
     agent = Agent(run, weights(jax.tree.map(lambda x: x[0], params)))
     table = evaluate_agents([agent], EvalConfig(num_envs=4, num_steps=steps, episodes_per_env=2), log=lambda _: None)
     for _, own in table.groupby("env_index"):

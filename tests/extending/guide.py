@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perepisode import cli
+from perepisode.algorithms import AGENTS
 from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
     DOCS / "tutorials" / "add-a-method.md",
+    DOCS / "tutorials" / "add-an-agent.md",
     DOCS / "tutorials" / "bring-your-environment.md",
     DOCS / "how-to" / "new-dilemma.md",
     DOCS / "how-to" / "plots-and-tables.md",
@@ -51,7 +53,7 @@ def folder(path: Path, *headings: str, **modules: str) -> Iterator[Path]:
     """Work in `path` with the files of these sections and `modules`; then nothing stays registered or imported."""
     for name, text in [*map(module, headings), *modules.items()]:
         (path / f"{name}.py").write_text(text)
-    registries = [(registry, dict(registry)) for registry in (METHODS, ENVIRONMENTS, os.environ)]
+    registries = [(registry, dict(registry)) for registry in (AGENTS, METHODS, ENVIRONMENTS, os.environ)]
     here, search = Path.cwd(), list(sys.path)
     os.environ.pop("PEREPISODE_PLUGINS", None)
     os.chdir(path)

@@ -109,7 +109,7 @@ def test_every_agent_has_its_own_two_seeds(home):
     labels_of = {row["run"]: row["agent"] for _, row in runs.iterrows() if row["method"] == "esr"}
     for folder in home.glob("out/*.esr.*"):
         run = RunFolder(folder).read()
-        assert f"ent_coef={run.ppo.ent_coef}" in labels_of[run.id]
+        assert f"ent_coef={run.config.ent_coef}" in labels_of[run.id]
 
 
 def test_training_curves_have_the_same_labels(home):

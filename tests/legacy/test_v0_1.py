@@ -35,7 +35,7 @@ def test_a_run_folder_is_read_with_current_names_and_keeps_its_id():
     assert lagrangian.method_settings["lambda_lr"] == 0.05
     assert {run.cost_per for run in (esr, lagrangian)} == {"event"}
     assert esr.env_settings["offer_prob"] == 0.2
-    assert (esr.ppo.num_envs, esr.ppo.num_steps, esr.ppo.hidden_size, esr.total_timesteps) == (8, 16, 8, 2560)
+    assert (esr.config.num_envs, esr.config.num_steps, esr.config.hidden_size, esr.total_timesteps) == (8, 16, 8, 2560)
     assert esr.arm == "k=1, scaled obs"
 
 
@@ -123,7 +123,7 @@ def test_old_options_work_and_print_their_new_name(capsys):
         {"budget": 1, "lambda_lr": 0.1},
     )
     assert esr.env_settings == {"offer_prob": 0.2, "max_gain": 4}
-    assert (esr.ppo.num_envs, esr.ppo.ent_coef, esr.cost_per, esr.total_timesteps) == (16, 0.02, "event", 100_000)
+    assert (esr.config.num_envs, esr.config.ent_coef, esr.cost_per, esr.total_timesteps) == (16, 0.02, "event", 100_000)
     printed = capsys.readouterr().err.splitlines()
     assert "perepisode: --rate is now called --lambda-lr" in printed
     assert "perepisode: told is now called accrued_obs" in printed

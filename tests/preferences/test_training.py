@@ -56,7 +56,7 @@ def test_the_trained_agents_have_the_distribution_of_the_exact_optimum(fitted, o
     content = json.dumps(to_json(fitted.utility)).encode()
     settings = {"utility": safe_io.digest(content)}
     runs = [
-        Run("temptation", "temptation", "esr_distilled", settings, seed, 1.0, STEPS, ppo=TEMPTATION_PPO)
+        Run("temptation", "temptation", "esr_distilled", settings, seed, 1.0, STEPS, config=TEMPTATION_PPO)
         for seed in seeds
     ]
     folders = train(runs, TrainingOptions(tmp_path, chunk=50, files={safe_io.digest(content): content}))

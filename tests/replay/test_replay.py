@@ -24,8 +24,8 @@ from perepisode.replay.penalty_trace import penalty_trace
 from perepisode.replay.selection import CANDIDATES, SelectedEpisode, select, worst_first
 from perepisode.replay.watch import watch
 from perepisode.runs import Run, RunFolder, save_policy
-from perepisode.training import population, ppo
-from perepisode.training.train import weights
+from perepisode.training import population, update
+from perepisode.training.train import agent_of, weights
 
 OPTIONS = {"wage": 0.5, "offer_prob": 0.4}  # not the defaults: a replay must read them from the run folder
 CONFIG = replace(TEMPTATION_PPO, num_envs=4, num_steps=10, num_minibatches=1, update_epochs=1, hidden_size=8)
@@ -34,8 +34,8 @@ HOSTILE = "<img src=x onerror=console.error(1)>"
 
 def untrained(out, run: Run) -> RunFolder:
     """A finished run folder with initial weights."""
-    program = ppo.Program(environments.make(run.env, **run.env_settings), run.ppo, 1, 4)
-    params = ppo.initial_params(program, population.gather([run]), [run.seed])
+    program = update.Program(agent_of(run), 4, 1, 4)
+    params = update.initial_params(program, population.gather([run]), [run.seed])
     folder = RunFolder.of(out, run)
     folder.open(run, "cpu")
     folder.finish(run, save_policy(folder.path, run, weights(jax.tree.map(lambda x: x[0], params))))
@@ -44,7 +44,7 @@ def untrained(out, run: Run) -> RunFolder:
 
 def miniature(method: str, seed: int = 42, **settings) -> Run:
     steps = CONFIG.steps_per_update
-    return Run("temptation", "temptation", method, settings, seed, 1.0, steps, env_settings=OPTIONS, ppo=CONFIG)
+    return Run("temptation", "temptation", method, settings, seed, 1.0, steps, env_settings=OPTIONS, config=CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -418,7 +418,7 @@ def test_craftax_is_reproduced_with_pictures(tmp_path):
         {"budget": 1},
         total_timesteps=16,
         env_settings={"wood_budget": 0},
-        ppo=config,
+        config=config,
     )
     untrained(tmp_path, run)
     evaluate(

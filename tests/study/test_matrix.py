@@ -31,7 +31,7 @@ def test_every_run_is_valid_and_at_the_papers_scale():
     for run in matrix.paper():
         run.checked()
         assert run.total_timesteps == 10**9
-        assert run.ppo.num_envs == 1024
+        assert run.config.num_envs == 1024
     assert {run.seed for run in matrix.paper()} == set(PAPER_SEEDS)
 
 

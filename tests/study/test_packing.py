@@ -54,7 +54,7 @@ def test_any_methods_share_a_program():
 
 def test_runs_of_another_length_or_size_are_in_another_pack():
     short, long = ([tiny.run("ser", updates, weight=weight) for weight in (0.1, 1, 3)] for updates in (5, 6))
-    wide = [replace(run, ppo=replace(run.ppo, hidden_size=2 * run.ppo.hidden_size)) for run in short]
+    wide = [replace(run, config=replace(run.config, hidden_size=2 * run.config.hidden_size)) for run in short]
     mixed = [run for trio in zip(long, short, wide) for run in trio]
     assert {frozenset(run.id for run in pack) for pack in packing.pack(mixed, 16)} == {
         frozenset(run.id for run in runs) for runs in (short, long, wide)

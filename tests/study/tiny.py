@@ -28,7 +28,7 @@ def run(method: str, updates: int, seed: int = 42, **settings) -> Run:
         seed=seed,
         gamma=1.0,
         total_timesteps=updates * UPDATE,
-        ppo=CONFIG,
+        config=CONFIG,
     )
 
 

@@ -10,7 +10,7 @@ from perepisode.runs import Run, RunFolder
 CONFIG = replace(TEMPTATION_PPO, num_envs=8, num_steps=16, update_epochs=1, num_minibatches=2, hidden_size=8)
 UPDATES = 60
 RUNS = [
-    Run("temptation", "temptation", "esr", {"budget": 1}, seed, 1.0, CONFIG.steps_per_update * UPDATES, ppo=CONFIG)
+    Run("temptation", "temptation", "esr", {"budget": 1}, seed, 1.0, CONFIG.steps_per_update * UPDATES, config=CONFIG)
     for seed in (1, 2)
 ]
 

@@ -91,7 +91,7 @@ def test_its_hyperparameters_are_shown(trained):
 def test_seeds_share_a_group_and_other_settings_do_not(tmp_path):
     from perepisode.tracking.feed import Description
 
-    wider = replace(RUNS[0], ppo=replace(CONFIG, hidden_size=16))
+    wider = replace(RUNS[0], config=replace(CONFIG, hidden_size=16))
     first, second, other = (Description.of(made_up(tmp_path, run)).group for run in (*RUNS, wider))
     assert first == second
     assert first.startswith("temptation.esr.k=1.gamma1.")

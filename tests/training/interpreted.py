@@ -14,7 +14,8 @@ from jax._src.pallas.triton import pallas_call_registration
 from jax.experimental.mosaic.gpu import utils
 from jax.experimental.pallas import mosaic_gpu
 
-from perepisode.training import gru, hopper, ppo
+from perepisode.algorithms import gru, hopper
+from perepisode.training import update
 
 # runs, steps, environments, units and layout; three runs, two at a time, leave a pass with one run
 CASES = {
@@ -75,7 +76,7 @@ def sharded():
 
         return jax.grad(total, argnums=(0, 1, 2))(*weights)
 
-    learn = jax.jit(lambda given: ppo._each_run(SimpleNamespace(devices=2), gradient, None, given))
+    learn = jax.jit(lambda given: update._each_run(SimpleNamespace(devices=2), gradient, None, given))
     text = learn.trace(given).lower(lowering_platforms=("cuda",)).as_text()
     calls = [line for line in text.splitlines() if "custom_call @" in line]
     for kind, states in (("mosaic_gpu", "x8x128x512xbf16"), ("triton", "x8x128x1536xbf16")):

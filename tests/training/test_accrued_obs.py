@@ -4,13 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from perepisode.algorithms import AGENTS
 from perepisode.config import ConfigError
 from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
 from perepisode.methods import METHODS, Accrued, Objective
 from perepisode.methods.accrued_obs import ACCRUED_OBS
 from perepisode.runs import Run
 from perepisode.study import matrix, packing
-from perepisode.training import population, ppo
+from perepisode.training import population, update
 from tests.methods import FILES, sample_settings
 
 OBSERVING = [name for name, method in METHODS.items() if method.accrued_obs is not None]
@@ -58,8 +59,8 @@ def test_the_scale_follows_the_number_of_inputs():
     assert np.asarray(ACCRUED_OBS["scaled"](accrued, 93))[2] == pytest.approx(10 / 3)
     env = Temptation()
     members = population.gather([Run("temptation", "temptation", "esr", {"budget": 1, "accrued_obs": "scaled"})])
-    program = ppo.Program(env, TEMPTATION_PPO, 1, 1)
-    features = ppo.accrued_features(program, members, Accrued.zeros((1,)).add(jnp.zeros(1), jnp.ones(1)))
+    program = update.Program(AGENTS["ppo_gru"](env, TEMPTATION_PPO), 1, 1, 1)
+    features = update.accrued_features(program, members, Accrued.zeros((1,)).add(jnp.zeros(1), jnp.ones(1)))
     assert np.asarray(features)[0, 2] == pytest.approx((3 + 7) ** 0.5 / 3)
 
 
@@ -100,9 +101,8 @@ def test_different_observations_train_together():
     (pack,) = packing.pack([*runs, racc, saute], 8)
     members = population.gather(pack)
     assert members.accrued_obs_sizes == (2, 7, 7, 1)
-    features = ppo.accrued_features(
-        ppo.Program(Temptation(), TEMPTATION_PPO, 1, 1), members, after(np.full(4, 25.0), np.full(4, 1))
-    )
+    program = update.Program(AGENTS["ppo_gru"](Temptation(), TEMPTATION_PPO), 1, 1, 1)
+    features = update.accrued_features(program, members, after(np.full(4, 25.0), np.full(4, 1)))
     np.testing.assert_allclose(features.values[0], [0.5, 0.2, 0, 0, 0, 0, 0])
     np.testing.assert_allclose(features.values[3], [1 / 3, 0, 0, 0, 0, 0, 0], rtol=1e-6)
     assert (np.asarray(features.values[1:3, 2]) > 1).all()

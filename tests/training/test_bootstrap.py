@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from perepisode.algorithms import AGENTS
+from perepisode.algorithms.on_policy import gae
 from perepisode.config import ConfigError, PPOConfig
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.temptation import TEMPTATION_PPO
 from perepisode.pytree import pytree
 from perepisode.runs import Run
 from perepisode.study import listing, matrix
-from perepisode.training import population, ppo
+from perepisode.training import population, update
 from perepisode.training.train import TrainingOptions, check, prepare, run_chunk, train
 from tests import oracles
 
@@ -27,17 +29,17 @@ SHORT = {"horizon": 5, "wage": 5.0, "offer_prob": 0.5}  # frequent offers and la
 
 def run_of(method, config, gamma=0.9, env=None, updates=4, **settings):
     steps = config.steps_per_update * updates
-    return Run("temptation", "temptation", method, settings, 42, gamma, steps, env_settings=env or {}, ppo=config)
+    return Run("temptation", "temptation", method, settings, 42, gamma, steps, env_settings=env or {}, config=config)
 
 
 def begun(program, members):
-    params = ppo.initial_params(program, members, range(len(members.gamma)))
-    return jax.jit(partial(ppo.init, program))(members, params)
+    params = update.initial_params(program, members, range(len(members.gamma)))
+    return jax.jit(partial(update.init, program))(members, params)
 
 
 def rolled_out(program, members, state):
     """Batch and last values, [run, time, env] and [run, env]."""
-    _, batch, _, last = jax.jit(partial(ppo.rollout, program))(members, state)
+    _, batch, _, last = jax.jit(partial(update.rollout, program))(members, state)
     return jax.tree.map(lambda x: np.asarray(x).swapaxes(0, 1), batch), np.asarray(last)
 
 
@@ -88,7 +90,7 @@ def test_rewards_and_advantages_against_the_loop():
         np.testing.assert_allclose(batch.reward[run], expected, rtol=1e-4, atol=1e-4)
         sizes = batch.value[run], batch.done[run], last[run], gamma, OFF.gae_lambda
         advantages = oracles.gae_by_loop(expected, *sizes)
-        np.testing.assert_allclose(ppo.gae(batch.reward[run], *sizes), advantages, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(gae(batch.reward[run], *sizes), advantages, rtol=1e-3, atol=1e-3)
 
 
 @pytree
@@ -134,7 +136,7 @@ def test_only_timeouts_are_bootstrapped():
     """These critics value every state at 10, and γ is 0.9: a step pays 1, a violation costs 10 and ends the episode,
     and a timeout adds 9, so that it looks like a step within an episode."""
     config = replace(ON, num_envs=32)
-    program = ppo.Program(Fork(), config, 1, 16)
+    program = update.Program(AGENTS["ppo_gru"](Fork(), config), config.num_envs, 1, 16)
     members = population.gather([run_of("erm", config, enforcement="absolute")])
     state = begun(program, members)
     *layers, (kernel, bias) = state.params.critic
@@ -145,7 +147,7 @@ def test_only_timeouts_are_bootstrapped():
     assert set(np.unique(causes)) == set(EndCause)
     by_hand = {EndCause.RUNNING: 1, EndCause.DEATH: 1, EndCause.WON: 1, EndCause.ENFORCED: -9, EndCause.TIMEOUT: 10}
     surprise = {EndCause.RUNNING: 0, EndCause.DEATH: -9, EndCause.WON: -9, EndCause.ENFORCED: -19, EndCause.TIMEOUT: 0}
-    advantage = ppo.gae(batch.reward[0], batch.value[0], batch.done[0], last[0], 0.9, 0.0)
+    advantage = gae(batch.reward[0], batch.value[0], batch.done[0], last[0], 0.9, 0.0)
     for cause in EndCause:
         there = (causes == cause) & (harm == (cause == EndCause.ENFORCED))
         np.testing.assert_allclose(batch.reward[0][there], by_hand[cause], atol=1e-4, err_msg=cause.name)
@@ -159,7 +161,7 @@ def test_the_learned_value_is_that_of_an_episode_without_time_limit(bootstrap, v
     config = replace(
         OFF, num_envs=16, num_steps=16, update_epochs=4, learning_rate=3e-3, bootstrap_on_truncation=bootstrap
     )
-    program = ppo.Program(Fork(horizon=8, actions=2), config, 200, 16)
+    program = update.Program(AGENTS["ppo_gru"](Fork(horizon=8, actions=2), config), config.num_envs, 200, 16)
     members = population.gather([run_of("unconstrained", config, 0.8)])
     state, _ = run_chunk(program, 200, members, begun(program, members), 200)
     batch, _ = rolled_out(program, members, state)
@@ -170,12 +172,12 @@ def test_off_traces_no_bootstrapping(monkeypatch):
 
     def trace(config):
         program, members = prepare([run_of("esr", config, env=SHORT, budget=1)])
-        return jax.eval_shape(partial(ppo.update, program), members, begun(program, members))
+        return jax.eval_shape(partial(update.update, program), members, begun(program, members))
 
     def refuse(*_):
         raise AssertionError("bootstrapped")
 
-    monkeypatch.setattr(ppo, "bootstrap_truncations", refuse)
+    monkeypatch.setattr(update, "bootstrap_truncations", refuse)
     trace(OFF)
     with pytest.raises(AssertionError, match="bootstrapped"):
         trace(ON)
@@ -209,7 +211,7 @@ def test_on_is_another_run():
     off, on = (run_of("esr", config, budget=1) for config in (OFF, ON))
     assert "bootstrap_on_truncation" not in off.to_json()["ppo"]
     again = Run.from_json(on.to_json())
-    assert (again.ppo, again.id) == (ON, on.id)
+    assert (again.config, again.id) == (ON, on.id)
     assert on.id != off.id
-    with pytest.raises(ConfigError, match="share ppo"):
+    with pytest.raises(ConfigError, match="share config"):
         check([off, on])

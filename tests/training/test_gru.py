@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.training import gru
+from perepisode.algorithms import gru
 
 RUNS, STEPS, ENVS, WIDTH = 2, 5, 128, 128
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from jax.experimental.pallas import mosaic_gpu
 
-from perepisode.training import hopper
+from perepisode.algorithms import hopper
 
 HERE = Path(__file__)
 needs_interpreter = pytest.mark.skipif(

@@ -23,7 +23,7 @@ BUDGETS = (1.0, 2.0)
 
 def run_of(method, steps, env=None, **settings):
     return Run(
-        "temptation", "temptation", method, settings, 42, 0.99, steps, env_settings=env or {}, ppo=TEMPTATION_PPO
+        "temptation", "temptation", method, settings, 42, 0.99, steps, env_settings=env or {}, config=TEMPTATION_PPO
     )
 
 
@@ -48,7 +48,7 @@ def linear(tmp_path_factory):
     runs += [run_of("lagrangian", 1_600_000, budget=d, lambda_lr=0.05) for d in BUDGETS]
     # a softer policy accepts more offers just below the price; at these prices less exploration suffices
     sharper = replace(TEMPTATION_PPO, num_envs=128, ent_coef=0.04)
-    return evaluated([replace(run, ppo=sharper) for run in runs], tmp_path_factory.mktemp("linear"))
+    return evaluated([replace(run, config=sharper) for run in runs], tmp_path_factory.mktemp("linear"))
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_strict_esr_accepts_nothing(per_episode):
 def test_other_environment_settings_are_learned_too(tmp_path):
     sizes = {"horizon": 25, "wage": 1.0, "offer_prob": 0.2, "max_gain": 4.0}
     env = Temptation(**sizes)
-    run = replace(run_of("esr", 600_000, env=sizes, budget=1), ppo=replace(TEMPTATION_PPO, num_steps=50))
+    run = replace(run_of("esr", 600_000, env=sizes, budget=1), config=replace(TEMPTATION_PPO, num_steps=50))
     learned = evaluated([run], tmp_path)["esr", "k=1"]
     exact = esr_optimum(env, utility_of(1.5, 1.0), most=6)
     print(f"ESR k=1, other sizes: utility {learned['utility'].mean():.2f} (exact {exact.utility:.2f})")

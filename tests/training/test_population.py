@@ -12,14 +12,14 @@ from perepisode.environments import reset_pool
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
 from perepisode.runs import Run
-from perepisode.training import network, population, ppo
-from perepisode.training.train import prepare, run_chunk, weights
+from perepisode.training import population, update
+from perepisode.training.train import agent_of, prepare, run_chunk, weights
 
 SMALL = replace(TEMPTATION_PPO, num_envs=8, num_steps=16, update_epochs=2, num_minibatches=2, hidden_size=8)
 
 
 def small_run(method="ser", seed=42, **settings):
-    return Run("temptation", "temptation", method, settings, seed, 1.0, SMALL.steps_per_update * 4, ppo=SMALL)
+    return Run("temptation", "temptation", method, settings, seed, 1.0, SMALL.steps_per_update * 4, config=SMALL)
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ def test_mixed_methods_keep_their_own_rewards():
 
 def trained(runs, updates=3):
     program, members = prepare(runs)
-    params = ppo.initial_params(program, members, [run.seed for run in runs])
-    state = jax.jit(partial(ppo.init, program))(members, params)
+    params = update.initial_params(program, members, [run.seed for run in runs])
+    state = jax.jit(partial(update.init, program))(members, params)
     return run_chunk(program, 4, members, state, updates)
 
 
@@ -165,11 +165,11 @@ def test_a_member_equals_the_same_run_alone_to_the_bit(mixed, run):
     """With accrued observations of length 0, 1, 2 and 7, zero-padded to 7 within the population."""
     runs, together, seen = mixed
     index = runs.index(run)
-    env, extra = Temptation(), {"esr": 2, "saute": 1, "cvar": 2}.get(run.method, 0)
+    agent, extra = agent_of(run), {"esr": 2, "saute": 1, "cvar": 2}.get(run.method, 0)
     extra = 7 if run.method_settings.get("accrued_obs") else extra
     alone, seen_alone = trained([run])
     padded = jax.tree.map(lambda x: x[index], together.params)
-    own, expected = weights(network.narrow(padded, env, extra)), weights(jax.tree.map(lambda x: x[0], alone.params))
+    own, expected = weights(agent.narrow(padded, extra)), weights(jax.tree.map(lambda x: x[0], alone.params))
     assert own.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(own[name], value, err_msg=name)
@@ -187,17 +187,17 @@ def test_a_population_with_equal_observations_is_not_padded():
     """Checkpoints from before mixed observation lengths were supported have these shapes."""
     for runs, extra in ((RUNS, 0), ([small_run("esr", budget=1), small_run("ser_racc", weight=1)], 2)):
         program, members = prepare(population.order(runs))
-        params = ppo.initial_params(program, members, [run.seed for run in runs])
+        params = update.initial_params(program, members, [run.seed for run in runs])
         assert [kernel.shape for kernel in params.embedding] == [(2, n, 8) for n in (3, extra) if n]
 
 
 def test_the_weights_are_drawn_as_if_alone():
     runs = population.order(EVERY_WIDTH)
     program, members = prepare(runs)
-    params = ppo.initial_params(program, members, [run.seed for run in runs])
+    params = update.initial_params(program, members, [run.seed for run in runs])
     for index, (run, extra) in enumerate(zip(runs, members.accrued_obs_sizes)):
-        alone = network.init(run.seed, (3, extra) if extra else (3,), 8, 2)
-        own = network.narrow(jax.tree.map(lambda x, i=index: x[i], params), program.env, extra)
+        alone = program.agent.init(run.seed, extra)
+        own = program.agent.narrow(jax.tree.map(lambda x, i=index: x[i], params), extra)
         assert weights(own).keys() == weights(alone).keys()
         for name, value in weights(alone).items():
             np.testing.assert_array_equal(weights(own)[name], value)
@@ -206,9 +206,9 @@ def test_the_weights_are_drawn_as_if_alone():
 def test_a_diverged_member_is_frozen_and_the_others_continue():
     runs = [small_run("ser", weight=0.3), small_run("ser", weight=0.3, seed=7)]
     program, members = prepare(runs)
-    params = ppo.initial_params(program, members, [42, 7])
+    params = update.initial_params(program, members, [42, 7])
     params.embedding[0][0, 0, 0] = np.nan
-    state = jax.jit(partial(ppo.init, program))(members, params)
+    state = jax.jit(partial(update.init, program))(members, params)
     after, seen = run_chunk(program, 4, members, state, 2)
     assert seen["alive"][:2].tolist() == [[False, True]] * 2
     healthy, _ = trained([runs[1]], 2)

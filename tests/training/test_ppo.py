@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from perepisode.algorithms import AGENTS, network, on_policy, ppo_gru
+from perepisode.algorithms.base import Batch
 from perepisode.environments.base import SparseOneHot
 from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
-from perepisode.training import network, ppo
 from tests import oracles
 
 ENV = Temptation()
@@ -36,7 +37,7 @@ def test_gae_against_the_loop():
     done, last = random.random((20, 6)) < 0.2, random.normal(size=6)
     for gamma, lam in ((0.99, 0.8), (1.0, 1.0), (0.9, 0.0)):
         expected = oracles.gae_by_loop(rewards, values, done, last, gamma, lam)
-        found = ppo.gae(*map(jnp.float32, (rewards, values)), jnp.asarray(done), jnp.float32(last), gamma, lam)
+        found = on_policy.gae(*map(jnp.float32, (rewards, values)), jnp.asarray(done), jnp.float32(last), gamma, lam)
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
 
 
@@ -82,18 +83,18 @@ def test_loss_against_the_loop(agent):
     expected = oracles.ppo_loss(logits, values, batch, advantage, target, 0.2, 0.5, 0.01)
     config = replace(TEMPTATION_PPO, clip_eps=0.2, vf_coef=0.5, ent_coef=0.01)
     zeros = np.zeros((STEPS, ENVS), "f4")
-    as_batch = ppo.Batch(
+    as_batch = Batch(
         *vectors, is_first, batch["action"], *(np.float32(batch[k]) for k in ("log_prob", "value")), zeros, zeros
     )
-    targets = ppo.Targets(np.float32(advantage), np.float32(target))
-    found, seen = ppo.loss(params, ENV, config, hidden_state, as_batch, targets)
+    targets = on_policy.Targets(np.float32(advantage), np.float32(target))
+    found, seen = AGENTS["ppo_gru"](ENV, config).loss(params, hidden_state, as_batch, targets)
     assert float(found) == pytest.approx(expected, rel=1e-4)
     assert 0 < float(seen["clip_fraction"]) < 1
 
 
 def test_gradient_is_clipped_by_global_norm():
     """Not elementwise: the direction must survive."""
-    optimizer = ppo.optimizer(replace(TEMPTATION_PPO, max_grad_norm=1.0))
+    optimizer = on_policy.optimizer(replace(TEMPTATION_PPO, max_grad_norm=1.0))
     gradient = {"a": jnp.array([3.0, 4.0]), "b": jnp.array([12.0])}
     cut, _ = optimizer_clip(optimizer, gradient)
     np.testing.assert_allclose(cut["a"], np.array([3.0, 4.0]) / 13.0, rtol=1e-6)
@@ -108,7 +109,7 @@ def optimizer_clip(optimizer, gradient):
 
 def test_sampling_follows_the_probabilities():
     logits = jnp.log(jnp.array([0.1, 0.6, 0.3]))
-    actions = jax.vmap(lambda key: ppo.sample(key, logits))(jax.random.split(jax.random.key(0), 20_000))
+    actions = jax.vmap(lambda key: ppo_gru.sample(key, logits))(jax.random.split(jax.random.key(0), 20_000))
     shares = np.bincount(actions, minlength=3) / 20_000
     np.testing.assert_allclose(shares, [0.1, 0.6, 0.3], atol=0.012)
 
@@ -122,7 +123,7 @@ def test_sparse_rows_equal_the_dense_product(precision):
     np.put_along_axis(dense, index, 1.0, axis=-1)
     dense = dense[..., :10]
     np.testing.assert_array_equal(SparseOneHot(jnp.asarray(index), 10).dense(), dense)
-    blank = jnp.zeros((8, 10), network._dtype(precision))
+    blank = jnp.zeros((8, 10), network.dtype_of(precision))
     found, back = jax.vjp(partial(network._rows_of, precision, jnp.asarray(index)), jnp.asarray(kernel), blank)
     tolerance = 1e-5 if precision == "fp32" else 3e-2
     np.testing.assert_allclose(found, dense @ kernel, rtol=tolerance, atol=tolerance)
@@ -146,14 +147,15 @@ def test_one_update_against_the_loop(agent):
         update_epochs=1,
         hidden_size=HIDDEN,
         max_grad_norm=1e9,
+        learning_rate=0.01,
     )
-    batch = ppo.Batch(*vectors, is_first, random.integers(0, 2, (STEPS, ENVS)), value * 0.1 - 1.0, value, reward, done)
-    program, opt_state = ppo.Program(ENV, config, 1, 1), ppo.optimizer(config).init(params)
+    batch = Batch(*vectors, is_first, random.integers(0, 2, (STEPS, ENVS)), value * 0.1 - 1.0, value, reward, done)
+    agent, opt_state = AGENTS["ppo_gru"](ENV, config), on_policy.optimizer(config).init(params)
     batch, hidden_state = jax.tree.map(jnp.asarray, (batch, hidden_state))
-    found, *_ = ppo.learn(program, 0.01, params, opt_state, hidden_state, batch, last, 0.9, jax.random.key(0))
+    found, *_ = agent.learn(params, opt_state, hidden_state, batch, last, 0.9, jax.random.key(0), 0.0)
     advantage = oracles.gae_by_loop(reward, value, done, last, 0.9, config.gae_lambda).astype("f4")
-    targets = ppo.Targets(advantage, advantage + value)
-    gradient = jax.grad(lambda p: ppo.loss(p, ENV, config, hidden_state, batch, targets)[0])(params)
+    targets = on_policy.Targets(advantage, advantage + value)
+    gradient = jax.grad(lambda p: agent.loss(p, hidden_state, batch, targets)[0])(params)
     # Adam's first step is the gradient divided by its magnitude
     expected = jax.tree.map(lambda p, g: p - 0.01 * g / (jnp.abs(g) + 1e-5), params, gradient)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):

@@ -13,7 +13,7 @@ from perepisode.training import progress
 
 STEPS = TEMPTATION_PPO.steps_per_update  # 2560
 RUNS = [
-    Run("temptation", "temptation", method, settings, seed, 1.0, 100 * STEPS, ppo=TEMPTATION_PPO)
+    Run("temptation", "temptation", method, settings, seed, 1.0, 100 * STEPS, config=TEMPTATION_PPO)
     for method, settings in (("pid_lagrangian", {"budget": 0.75}), ("esr", {"budget": 1, "accrued_obs": "scaled"}))
     for seed in (42, 123)
 ]
@@ -148,7 +148,7 @@ def test_more_runs_than_lines_are_shown_as_means(monkeypatch):
 
 
 def swept(**settings) -> Run:
-    return replace(RUNS[2], ppo=replace(TEMPTATION_PPO, **settings))
+    return replace(RUNS[2], config=replace(TEMPTATION_PPO, **settings))
 
 
 def test_arms_that_differ_in_a_setting_have_distinct_labels(capsys):

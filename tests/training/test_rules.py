@@ -11,45 +11,47 @@ import numpy as np
 import pytest
 
 from perepisode import metrics
+from perepisode.algorithms import on_policy
 from perepisode.environments.base import EndCause, Outcome
 from perepisode.environments.reset_pool import action_key, episode_key, reset_key, step_key
 from perepisode.environments.temptation import TEMPTATION_PPO
 from perepisode.evaluation import rollout
 from perepisode.methods import Accrued
 from perepisode.runs import Run, RunFolder
-from perepisode.training import population, ppo
+from perepisode.training import population, update
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.train import metric_rows, prepare, weights
 
 CONFIG = replace(TEMPTATION_PPO, num_envs=8, num_steps=6, update_epochs=3, num_minibatches=2, hidden_size=4)
-RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * CONFIG.steps_per_update, ppo=CONFIG)
+RUN = Run("temptation", "temptation", "ser", {"weight": 0.3}, 3, 1.0, 4 * CONFIG.steps_per_update, config=CONFIG)
 
 
 @pytest.fixture(scope="module")
 def begun():
     program, members = prepare([RUN])
-    params = ppo.initial_params(program, members, [RUN.seed])
-    return program, members, jax.jit(partial(ppo.init, program))(members, params)
+    params = update.initial_params(program, members, [RUN.seed])
+    return program, members, jax.jit(partial(update.init, program))(members, params)
 
 
 @pytest.mark.parametrize(("done", "left"), [(0, 1.0), (1, 0.75), (3, 0.25)])
 def test_the_learning_rate_falls_with_the_updates_done(begun, monkeypatch, done, left):
     """The last of 4 updates uses a quarter of the learning rate, as observed during tracing."""
     program, members, state = begun
-    rates, each = [], ppo._each_run
+    rates, learning_rate = [], on_policy.learning_rate
 
-    def noted(program, function, rate, *rest):
-        rates.extend([] if rate is None else [float(rate)])  # the summary's sums have none
-        return each(program, function, rate, *rest)
+    def noted(config, progress):
+        rates.append(float(learning_rate(config, progress)))
+        return learning_rate(config, progress)
 
-    monkeypatch.setattr(ppo, "_each_run", noted)
-    jax.eval_shape(lambda s: ppo.update(program, members, replace(s, update=np.int32(done))), state)
-    assert rates == [pytest.approx(CONFIG.learning_rate * left)]
+    monkeypatch.setattr(on_policy, "learning_rate", noted)
+    jax.eval_shape(lambda s: update.update(program, members, replace(s, update=np.int32(done))), state)
+    assert rates
+    assert rates == [pytest.approx(CONFIG.learning_rate * left)] * len(rates)
 
 
 def test_every_epoch_uses_every_environment_once_in_its_own_order(begun, monkeypatch):
     program, members, state = begun
-    shapes = jax.eval_shape(partial(ppo.rollout, program), members, state)
+    shapes = jax.eval_shape(partial(update.rollout, program), members, state)
     own = jax.tree.map(lambda x: jnp.zeros((x.shape[0], *x.shape[2:]), x.dtype), shapes[1])
     last = jnp.zeros(shapes[3].shape)
     params, opt_state = jax.tree.map(lambda x: x[0], (state.params, state.opt_state))
@@ -64,9 +66,11 @@ def test_every_epoch_uses_every_environment_once_in_its_own_order(begun, monkeyp
             return carry, {"loss": jnp.zeros(1), "grad_norm": jnp.zeros(1)}
         return scan(body, carry, xs, **options)
 
-    monkeypatch.setattr(ppo, "jax", SimpleNamespace(**{**vars(jax), "lax": SimpleNamespace(**vars(jax.lax))}))
-    monkeypatch.setattr(ppo.jax.lax, "scan", noted)
-    ppo.learn(program, 0.1, params, opt_state, state.runner.hidden_state[0], own, last[0], 1.0, jax.random.key(5))
+    monkeypatch.setattr(on_policy, "jax", SimpleNamespace(**{**vars(jax), "lax": SimpleNamespace(**vars(jax.lax))}))
+    monkeypatch.setattr(on_policy.jax.lax, "scan", noted)
+    program.agent.learn(
+        params, opt_state, state.runner.hidden_state[0], own, last[0], 1.0, jax.random.key(5), jnp.float32(0)
+    )
     assert [sorted(order) for order in orders] == [list(range(CONFIG.num_envs))] * CONFIG.update_epochs
     assert len({tuple(order) for order in [*orders, range(CONFIG.num_envs)]}) == CONFIG.update_epochs + 1
 
@@ -81,7 +85,7 @@ def test_the_metrics_of_an_update_are_those_of_its_finished_episodes_for_any_cou
     accrued = Accrued(jnp.ones((5, 1, 8)), jnp.ones((5, 1, 8)))
     totals = SimpleNamespace(accrued=accrued, violations=jnp.asarray(counts), length=jnp.ones((5, 1, 8), jnp.int32))
     record = SimpleNamespace(ended=jnp.asarray(ended), totals=totals)
-    seen = ppo.summary(program, members, state.duals, record)  # type: ignore
+    seen = update.summary(program, members, state.duals, record)  # type: ignore
     names = ("entropy", "kl", "clip_fraction", "grad_norm", "value_loss")
     stacked = {name: np.asarray(value)[None] for name, value in seen.items()} | {n: np.zeros((1, 1)) for n in names}
     ((row,),) = metric_rows([RUN], 0, {**stacked, "alive": np.ones((1, 1), bool)}, 1.0)
@@ -130,8 +134,8 @@ def test_resuming_drops_metrics_after_the_checkpoint(tmp_path):
 
 def test_resuming_starts_at_the_newest_checkpoint(tmp_path):
     checkpoints = Checkpoints(tmp_path)
-    for update in (4, 12):
-        checkpoints.save(update, {"update": np.int32(update)})
+    for number in (4, 12):
+        checkpoints.save(number, {"update": np.int32(number)})
         checkpoints.wait()
     assert int(checkpoints.restore({"update": np.int32(0)}, print)["update"]) == 12
     checkpoints.close()

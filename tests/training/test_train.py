@@ -36,7 +36,7 @@ RUNS = [
         seed,
         1.0,
         CONFIG.steps_per_update * UPDATES,
-        ppo=CONFIG,
+        config=CONFIG,
     )
     for seed in (1, 2)
 ]
@@ -359,7 +359,7 @@ def test_several_methods_are_asked_for_in_one_command():
     ]
     runs, _ = Train(method=own, seeds=(1, 2), set=("horizon=30", "hidden_size=8"), gamma=(1.0,)).runs()
     assert len(runs) == 8
-    assert {(run.env_settings["horizon"], run.ppo.hidden_size, run.gamma) for run in runs} == {(30, 8, 1.0)}
+    assert {(run.env_settings["horizon"], run.config.hidden_size, run.gamma) for run in runs} == {(30, 8, 1.0)}
     assert len({run.structure for run in runs}) == 1
 
 

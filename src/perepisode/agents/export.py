@@ -5,15 +5,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from perepisode import environments, safe_io
+from perepisode import safe_io
 from perepisode.agents import card, statistics
+from perepisode.algorithms import AGENTS
 from perepisode.config import ConfigError
 from perepisode.evaluation import episodes
 from perepisode.evaluation.rollout import Agent, accrued_obs_size
 from perepisode.report.statistics.curves import row_of
-from perepisode.runs import Run, RunFolder, write_atomically
-from perepisode.training import network
-from perepisode.training.train import weights
+from perepisode.runs import RunFolder, write_atomically
+from perepisode.training.train import agent_of, weights
 from perepisode.zoo import agent_file
 from perepisode.zoo.agent_file import ENDING, AgentFile
 
@@ -27,7 +27,8 @@ def export(folder: RunFolder, table: Path, out: Path) -> AgentFile:
         raise ConfigError(f"--out {out} does not end in {ENDING}; give the name of an agent file")
     _refuse_to_overwrite(AgentFile(out))
     agent = Agent.of(folder)
-    initial = weights(initial_params(agent.run, accrued_obs_size(agent.objective)))
+    # the weights before training, recomputed from the seed
+    initial = weights(agent_of(agent.run).init(agent.run.seed, accrued_obs_size(agent.objective)))
     evaluation = statistics.summarize(episodes.read(table, without=episodes.REPLAY_COLUMNS), agent.run.id)
     run_json = safe_io.read_json(folder.path / "run.json", "train the run again")
     return write(out, run_json, evaluation, agent, initial, folder.metrics)
@@ -47,7 +48,7 @@ def write(
         files = {name: base64.b64encode(agent.files[digest]).decode() for name, digest in run.files.items()}
         metadata["files"] = files
     curve = _thinned(metrics) if metrics.exists() else ""
-    file = agent_file.write(out, metadata, agent.weights, initial)
+    file = agent_file.write(out, metadata, AGENTS[run.agent], agent.weights, initial)
     if curve:
         write_atomically(file.metrics, curve)
     else:
@@ -66,12 +67,6 @@ def _refuse_to_overwrite(file: AgentFile) -> None:
         AgentFile(file.path).load()
     except ConfigError:
         raise ConfigError(f"{existing[0]} exists and belongs to no agent; choose another --out") from None
-
-
-def initial_params(run: Run, extra: int) -> network.Params:
-    """The weights before training, recomputed from the run's seed."""
-    env = environments.make(run.env, **run.env_settings)
-    return network.init(run.seed, network.input_sizes(env, extra), run.ppo.hidden_size, env.actions)
 
 
 def _thinned(metrics: Path) -> str:

@@ -130,7 +130,9 @@ class Environment:
     reference: ClassVar[str] = ""  # package that compares results with published ones (paper_comparison)
 
     # defaults of training and evaluation
+    agent: ClassVar[str] = "ppo_gru"  # a name in `algorithms.AGENTS`
     ppo: ClassVar[PPOConfig] = PPOConfig()
+    agent_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # of other agents, by name
     total_timesteps: ClassVar[int] = 1_000_000  # per run
     eval_config: ClassVar[EvalConfig] = EvalConfig()  # protocol of a study
     sweep: ClassVar[SweepGrid] = SweepGrid()  # grid of a study

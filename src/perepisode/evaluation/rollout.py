@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from perepisode import environments
+from perepisode.algorithms import AGENTS
 from perepisode.config import ConfigError, EvalConfig, canonical
 from perepisode.environments import check_env
 from perepisode.environments.base import EndCause, action_dtype
@@ -29,9 +29,9 @@ from perepisode.environments.reset_pool import episode_key, reset_key
 from perepisode.evaluation import episodes
 from perepisode.methods import Objective
 from perepisode.runs import Run, flat_settings, versions
-from perepisode.training import network, population, ppo
+from perepisode.training import population, update
 from perepisode.training.population import Population
-from perepisode.training.train import load_params
+from perepisode.training.train import agent_of, load_params
 from perepisode.zoo import AgentSource, find
 
 CHUNK = 256  # steps in one jitted call
@@ -54,8 +54,9 @@ class Agent:
     @property
     def structure(self) -> str:
         """Agents with equal structure are evaluated by one program."""
-        config = self.run.ppo
-        return canonical([self.run.env, dict(self.run.env_settings), config.hidden_size, config.precision])
+        run = self.run
+        acts_with = [getattr(run.config, name) for name in AGENTS[run.agent].acts_with]
+        return canonical([run.env, dict(run.env_settings), run.agent, *acts_with])
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -125,19 +126,19 @@ def evaluate_agents(agents: Sequence[Agent], config: EvalConfig, log: Callable[[
     ranks = {run.id: rank for rank, run in enumerate(population.order([agent.run for agent in agents]))}
     agents = sorted(agents, key=lambda agent: ranks[agent.run.id])
     program, members, params = assemble(agents, config)
-    stats, actions = collect(network_actions, params, program, members, config, log)
+    stats, actions = collect(agent_actions, params, program, members, config, log)
     return _table(agents, config, program, members, stats, actions)
 
 
 def collect(
-    act: Callable, params: Any, program: ppo.Program, members: Population, config: EvalConfig, log=print
+    act: Callable, params: Any, program: update.Program, members: Population, config: EvalConfig, log=print
 ) -> tuple[population.EpisodeStats, np.ndarray]:
     """Roll out until the window is over and every environment has finished its first episodes.
 
     Returns the episode statistics and the actions of every step.  `act(program, members, params, runner)` returns
     actions [run, env] and the next hidden state; it can be any policy.
     """
-    runner = jax.jit(partial(ppo.init_runner, program))(members)
+    runner = jax.jit(partial(update.init_runner, program))(members)
     chunks, actions, steps, wanted = [], [], 0, config.episodes_per_env
     finished, logged = np.zeros(runner.episode_state.is_first.shape, int), time.monotonic()
     while steps < config.num_steps or (finished.min() < wanted and steps < max(MAX_STEPS, config.num_steps)):
@@ -158,18 +159,18 @@ def collect(
     return stats, np.concatenate(actions)
 
 
-def network_actions(program: ppo.Program, members: Population, params: network.Params, runner: ppo.RunnerState):
-    """Actions sampled from the trained policy."""
-    policy_output = ppo.choose(program, members, params, runner)
-    return policy_output.action, policy_output.hidden_state
+def agent_actions(program: update.Program, members: Population, params: Any, runner: update.RunnerState):
+    """Actions of the trained agents."""
+    choice = update.choose(program, members, jax.vmap(program.agent.policy)(params), runner)
+    return choice.action, choice.hidden_state
 
 
 def assemble(agents: Sequence[Agent], config: EvalConfig):
     """Program, population and stacked parameters of agents with equal structure, in the population's order."""
     first = agents[0].run
-    env = check_env.check(environments.make(first.env, **first.env_settings))
-    ppo_config = replace(first.ppo, num_envs=config.num_envs, num_minibatches=1)
-    program = ppo.Program(env, ppo_config, 1, min(config.num_envs, 64))
+    trained = agent_of(first)
+    check_env.check(trained.env)
+    program = update.Program(trained, config.num_envs, 1, min(config.num_envs, 64))
     files = {name: content for agent in agents for name, content in agent.files.items()}
     members = population.gather([agent.run for agent in agents], files)
     # runs with the same training seed play the same episodes, which pairs the comparison of methods
@@ -177,21 +178,23 @@ def assemble(agents: Sequence[Agent], config: EvalConfig):
     members = replace(members, keys=jnp.stack(keys), enforces=False)
     params = []
     for agent, extra in zip(agents, members.accrued_obs_sizes):
-        like = network.init(0, network.input_sizes(env, extra), first.ppo.hidden_size, env.actions)
-        params.append(network.widen(load_params(agent.weights, like), env, max(members.accrued_obs_sizes)))
+        own = load_params(agent.weights, trained.init(0, extra), trained.training_only)
+        params.append(trained.widen(own, max(members.accrued_obs_sizes)))
     return program, members, jax.tree.map(lambda *x: jnp.stack(x), *params)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=5)
-def roll(act: Callable, program: ppo.Program, length: int, members: Population, params: Any, runner: ppo.RunnerState):
+def roll(
+    act: Callable, program: update.Program, length: int, members: Population, params: Any, runner: update.RunnerState
+):
     """`length` steps of every environment: the runner after them; statistics and actions of each, [time, run, env]."""
 
     def body(runner, _):
-        runner = ppo.reset_ended(program, members, runner)
+        runner = update.reset_ended(program, members, runner)
         actions, hidden_state = act(program, members, params, runner)
         duals = members.init_duals()
         episode_state, _, stats = population.advance(program.env, members, duals, runner.episode_state, actions)
-        runner = ppo.RunnerState(episode_state, runner.reset_pool, hidden_state)
+        runner = update.RunnerState(episode_state, runner.reset_pool, hidden_state)
         return runner, (stats, actions.astype(action_dtype(program.env)))
 
     return jax.lax.scan(body, runner, length=length)

@@ -15,7 +15,7 @@ from perepisode.config import PPOConfig
 from perepisode.environments.craftax.env import Craftax
 from perepisode.runs import Run, versions, write_atomically
 from perepisode.study import profile
-from perepisode.training import ppo
+from perepisode.training import update
 from perepisode.training.train import prepare, run_chunk
 
 
@@ -56,9 +56,9 @@ def training_row(size: int, config: PPOConfig, profiled: bool = False) -> dict[s
     run = Run(
         Craftax.name, Craftax.dilemmas[0], "lagrangian", {"budget": 1}, total_timesteps=config.steps_per_update * 1000
     )
-    program, members = prepare(runs := [replace(run, seed=seed, ppo=config) for seed in range(size)])
-    params = ppo.initial_params(program, members, [run.seed for run in runs])
-    state = jax.jit(partial(ppo.init, program))(members, params)
+    program, members = prepare(runs := [replace(run, seed=seed, config=config) for seed in range(size)])
+    params = update.initial_params(program, members, [run.seed for run in runs])
+    state = jax.jit(partial(update.init, program))(members, params)
     start = time.perf_counter()
     lowered = run_chunk.lower(program, 4, members, state, 4)
     lowered.compile()

@@ -72,7 +72,7 @@ def _time(study: Study, bench: BenchResult, known: bool, devices: int) -> str:
     hours = bench.hours(sum(task.steps for task in study.tasks))
     speed = f"{bench.steps_per_second:,.0f} steps/s"
     if not known:
-        sizes = study.tasks[0].members[0].run().ppo
+        sizes = study.tasks[0].members[0].run().config
         bench_command = f"perepisode bench --num-envs {sizes.num_envs} --hidden-size {sizes.hidden_size}"
         return (
             f"hours are not known: there is no GPU here; {bench.device} takes {_duration(hours)} at {speed}\n"

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perepisode import settings
+from perepisode import algorithms, settings
 from perepisode.config import ConfigError, SweepGrid, canonical, check_choice
 from perepisode.environments import ENVIRONMENTS, Environment
 from perepisode.methods import METHODS, PAPER, ConstraintType
@@ -46,8 +46,9 @@ class Matrix:
     def arms(self, method: str, sweep: Iterable[Mapping[str, Any]], dilemmas: Iterable[str] = ()) -> list[Run]:
         """One method on these dilemmas (by default all), at each of these settings, with every seed."""
         env, grid = self.env, self.sweep
+        learned_by = {"agent": env.agent, "config": algorithms.declared_config(env, env.agent)}
         return [
-            Run(env.name, dilemma, method, values, seed, grid.gamma, self.total_timesteps, ppo=env.ppo)
+            Run(env.name, dilemma, method, values, seed, grid.gamma, self.total_timesteps, **learned_by)
             for dilemma in dilemmas or env.dilemmas
             for values in sweep
             for seed in grid.seeds

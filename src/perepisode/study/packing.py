@@ -58,12 +58,16 @@ def bench_of(path: Path | None, run: Run) -> BenchResult:
         plain = safe_io.read_json(path, "make one with `perepisode bench`")
         rows, device = list(map(legacy.upgrade_bench, plain["training"])), str(plain.get("device", ""))[:40]
         sizes = sorted({(row["num_envs"], row["hidden_size"]) for row in rows})
-        rows = [row for row in rows if (row["num_envs"], row["hidden_size"]) == (run.ppo.num_envs, run.ppo.hidden_size)]
+        rows = [
+            row
+            for row in rows
+            if (row["num_envs"], row["hidden_size"]) == (run.config.num_envs, run.config.hidden_size)
+        ]
         best = max(rows, key=lambda row: row["steps_per_second"], default=None)
         if best is None:
             raise ConfigError(
-                f"--bench {path} measured num_envs x hidden_size {sizes}, not {run.ppo.num_envs} x "
-                f"{run.ppo.hidden_size}; measure again with these sizes"
+                f"--bench {path} measured num_envs x hidden_size {sizes}, not {run.config.num_envs} x "
+                f"{run.config.hidden_size}; measure again with these sizes"
             )
         # the peak is that of the process so far, so only the largest population's is its own
         largest = max(rows, key=lambda row: row["runs"])
@@ -108,14 +112,15 @@ def memory_of(run: Run) -> float:
     Environment states (with their copies inside the step and the reset pool), the stored rollout, one minibatch's
     expanded input and activations with their gradients, and four copies of the weights (Adam, gradient).
     """
-    config = run.ppo
+    config = run.config
     footprint = make(run.env, **run.env_settings).footprint()
-    bytes_per_feature = 2 if config.precision == "bf16" else 4
+    width, minibatches = getattr(config, "hidden_size", 0), getattr(config, "num_minibatches", 1)
+    bytes_per_feature = 2 if getattr(config, "precision", "fp32") == "bf16" else 4
     states = footprint.state * (4 * config.num_envs + min(config.num_envs, 256))
     rollout = 2 * config.num_envs * config.num_steps * (footprint.observation + 4 * 8)
-    rows = config.num_envs // config.num_minibatches * config.num_steps
-    batch = rows * (footprint.features * bytes_per_feature + 32 * config.hidden_size * 4)
-    weights = footprint.features * config.hidden_size + 10 * config.hidden_size**2
+    rows = config.num_envs // minibatches * config.num_steps
+    batch = rows * (footprint.features * bytes_per_feature + 32 * width * 4)
+    weights = footprint.features * width + 10 * width**2
     return float(states + rollout + batch + 4 * 4 * weights)
 
 

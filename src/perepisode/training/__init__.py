@@ -1,1 +1,1 @@
-"""PPO with a recurrent network, which trains a population of runs in one program."""
+"""Training a population of runs in one program, with any agent (perepisode.algorithms)."""

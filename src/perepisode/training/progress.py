@@ -37,7 +37,7 @@ class Pace:
     """
 
     def __init__(self, runs: Sequence[Run], done: int, clock: Callable[[], float], window: float = 30.0):
-        self.updates, self.steps = runs[0].updates, len(runs) * runs[0].ppo.steps_per_update
+        self.updates, self.steps = runs[0].updates, len(runs) * runs[0].config.steps_per_update
         self.clock, self.window = clock, window
         self.started = clock()
         self.notes = deque([(self.started, done)])

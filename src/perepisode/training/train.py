@@ -19,11 +19,12 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from perepisode import environments, safe_io
+from perepisode.algorithms import AGENTS, LearningAgent
 from perepisode.config import ConfigError, canonical
 from perepisode.environments import check_env
 from perepisode.metrics import METRIC_SPECS
 from perepisode.runs import Run, RunFolder, file_lock, save_policy, write_atomically
-from perepisode.training import network, population, ppo
+from perepisode.training import population, update
 from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.progress import Progress
 
@@ -81,7 +82,7 @@ def check(runs: Sequence[Run]) -> Sequence[Run]:
     first = runs[0]
     for run in runs:
         run.checked()
-        for name in ("env", "env_settings", "ppo", "total_timesteps"):
+        for name in ("env", "env_settings", "agent", "config", "total_timesteps"):
             if getattr(run, name) != getattr(first, name):
                 raise ConfigError(
                     f"runs of one population must share {name}; {getattr(run, name)} differs from "
@@ -107,8 +108,8 @@ def _train(
 ) -> None:
     chunk = _resolve_chunk(runs, home, options.chunk)
     program, members = prepare(runs, files, options.devices)
-    params = ppo.initial_params(program, members, [run.seed for run in runs])
-    init = jax.jit(partial(ppo.init, program))
+    params = update.initial_params(program, members, [run.seed for run in runs])
+    init = jax.jit(partial(update.init, program))
     checkpoints = Checkpoints(home / "checkpoints")
     state = checkpoints.restore(jax.eval_shape(init, members, params), options.log)
     done = 0 if state is None else int(state.update)
@@ -122,16 +123,16 @@ def _train(
     finally:
         options.progress.stop()
         checkpoints.close()
-    _finish(runs, folders, program.env, members.accrued_obs_sizes, state.params)
+    _finish(runs, folders, program.agent, members.accrued_obs_sizes, state.params)
     checkpoints.remove()
 
 
-def _finish(runs, folders: list[RunFolder], env, accrued_obs_sizes: Sequence[int], params: network.Params) -> None:
+def _finish(runs, folders: list[RunFolder], agent: LearningAgent, accrued_obs_sizes: Sequence[int], params) -> None:
     """Export every policy before marking any run as done, so that a kill in between resumes the whole population."""
     exported = []
     for index, (run, folder, extra) in enumerate(zip(runs, folders, accrued_obs_sizes)):
         if not folder.failed:
-            own = network.narrow(jax.tree.map(lambda x, i=index: x[i], params), env, extra)
+            own = agent.narrow(jax.tree.map(lambda x, i=index: x[i], params), extra)
             exported.append((folder, run, save_policy(folder.path, run, weights(own))))
     for folder, run, digest in exported:
         folder.finish(run, digest)
@@ -177,7 +178,7 @@ def shard_runs(tree: Any, runs: int, devices: int) -> Any:
             f"{runs} runs do not divide over {devices} of the {jax.local_device_count()} local devices; "
             "make the number of runs a multiple of the devices"
         )
-    mesh = ppo.mesh(devices)
+    mesh = update.mesh(devices)
 
     def put(leaf):
         by_run = PartitionSpec("runs") if leaf.ndim and leaf.shape[0] == runs else PartitionSpec()
@@ -189,10 +190,14 @@ def shard_runs(tree: Any, runs: int, devices: int) -> Any:
 def prepare(runs: Sequence[Run], files: Mapping[str, bytes] | None = None, devices: int = 1):
     """The static and the traced part of a population: its Program and its Population."""
     first = runs[0]
-    env = environments.make(first.env, **first.env_settings)
-    reset_pool_size = min(first.ppo.num_envs, 256)
-    program = ppo.Program(env, first.ppo, first.updates, reset_pool_size, devices)
+    num_envs = first.config.num_envs
+    program = update.Program(agent_of(first), num_envs, first.updates, min(num_envs, 256), devices)
     return program, population.gather(runs, files)
+
+
+def agent_of(run: Run) -> LearningAgent:
+    """The run's agent in its environment."""
+    return AGENTS[run.agent](environments.make(run.env, **run.env_settings), run.config)
 
 
 # On a GPU, run independent kernels concurrently and start loops on the device: with few runs most kernels are too small
@@ -204,20 +209,20 @@ GPU_OPTIONS = {
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=3, compiler_options=GPU_OPTIONS)
-def run_chunk(program: ppo.Program, chunk: int, members: population.Population, state: ppo.TrainState, length):
+def run_chunk(program: update.Program, chunk: int, members: population.Population, state: update.TrainState, length):
     """`length` <= `chunk` updates; one program serves every length.  Metrics have shape [chunk, ...]."""
-    shapes = jax.eval_shape(partial(ppo.update, program), members, state)[1]
+    shapes = jax.eval_shape(partial(update.update, program), members, state)[1]
     metrics = jax.tree.map(lambda x: jnp.zeros((chunk, *x.shape), x.dtype), shapes)
 
     def body(index, carry):
         state, metrics = carry
-        state, row = ppo.update(program, members, state)
+        state, row = update.update(program, members, state)
         return state, jax.tree.map(lambda array, value: array.at[index].set(value), metrics, row)
 
     return jax.lax.fori_loop(0, length, body, (state, metrics))
 
 
-def weights(params: network.Params) -> dict[str, np.ndarray]:
+def weights(params: Any) -> dict[str, np.ndarray]:
     """One run's parameters by name, as exported."""
     flat, _ = jax.tree_util.tree_flatten_with_path(params)
     return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(value) for path, value in flat}
@@ -227,12 +232,18 @@ def _described(tensor: Any) -> str:
     return f"{tensor.dtype} {'×'.join(map(str, tensor.shape))}"
 
 
-def load_params(tensors: dict[str, np.ndarray], like: network.Params) -> network.Params:
-    """The inverse of `weights`, with the structure of `like`; ConfigError if the tensors do not fit."""
+def load_params(tensors: Mapping[str, np.ndarray], like: Any, training_only: Sequence[str] = ()) -> Any:
+    """The inverse of `weights`, with the structure of `like`; ConfigError if the tensors do not fit.
+
+    Missing parameters that only training uses are zero.
+    """
     flat, structure = jax.tree_util.tree_flatten_with_path(like)
     leaves = []
     for path, leaf in flat:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
+        if name not in tensors and name.partition(".")[0] in training_only:
+            leaves.append(np.zeros_like(leaf))
+            continue
         stored = _described(tensors[name]) if name in tensors else "missing"
         if stored != _described(leaf):
             raise ConfigError(
@@ -265,7 +276,7 @@ def _row(run: Run, update: int, values: dict[str, Any], seconds: float) -> dict[
 
     row = {
         "update": update,
-        "steps": update * run.ppo.steps_per_update,
+        "steps": update * run.config.steps_per_update,
         "episodes": episodes,
         "return": mean(values["return_sum"]),
         "length": mean(values["length_sum"]),
@@ -273,11 +284,11 @@ def _row(run: Run, update: int, values: dict[str, Any], seconds: float) -> dict[
         **{name: of(counts) if episodes else None for name, of in COUNT_METRICS.items()},
         "lambda": float(values["multiplier"]),
     }
-    row |= {name: float(values[name]) for name in ("entropy", "kl", "clip_fraction", "grad_norm", "value_loss")}
+    row |= {name: float(values[name]) for name in AGENTS[run.agent].diagnostics}
     row = {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in row.items()}
     left = (run.updates - update) * seconds
     # wall-clock values are separate: everything else is identical after an interruption
-    row["clock"] = {"steps_per_second": round(run.ppo.steps_per_update / seconds, 1), "eta_seconds": round(left)}
+    row["clock"] = {"steps_per_second": round(run.config.steps_per_update / seconds, 1), "eta_seconds": round(left)}
     return row
 
 

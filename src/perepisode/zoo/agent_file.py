@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from perepisode import legacy, safe_io
+from perepisode.algorithms import LearningAgent
 from perepisode.config import ConfigError, canonical
 from perepisode.runs import Run, parse_run, write_atomically
 from perepisode.zoo import quantization
@@ -95,12 +96,16 @@ class AgentFile:
 
 
 def write(
-    path: Path, metadata: Mapping[str, Any], weights: quantization.Weights, initial: quantization.Weights
+    path: Path,
+    metadata: Mapping[str, Any],
+    agent: type[LearningAgent],
+    weights: quantization.Weights,
+    initial: quantization.Weights,
 ) -> AgentFile:
     """Write both files; the policy comes last and completes the pair."""
     from safetensors.numpy import save
 
-    tensors, sizes = quantization.quantize(weights, initial)
+    tensors, sizes = quantization.quantize(weights, initial, agent.training_only, agent.input_kernels)
     policy = {"quantization": quantization.METHOD, "rows": sizes}
     metadata = {"format": FORMAT, **metadata, "licence": LICENCE, "policy": policy}
     content = save({name: np.ascontiguousarray(x) for name, x in tensors.items()}, metadata={"json": _digest(metadata)})

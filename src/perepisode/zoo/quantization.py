@@ -1,12 +1,12 @@
 """Int8 quantisation of a policy, per row, to about four megabytes.
 
 A row of a kernel holds the weights of one input.  Row r is stored as round(w / s_r) with s_r = max |w| / 127, so no
-weight changes by more than s_r / 2.  Biases stay float32.  The critic is omitted, because acting does not use it.  So
-are the rows of inputs that never occurred in training: they still have their initial values, and are restored as zero,
-so that an unseen input has no effect.
+weight changes by more than s_r / 2.  Biases stay float32.  Parameters that acting does not use, such as a critic, are
+omitted.  So are the rows of inputs that never occurred in training: they still have their initial values, and are
+restored as zero, so that an unseen input has no effect.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,20 +17,23 @@ MAX_ROWS = 1_000_000  # of one kernel; protects against a file that claims more
 Weights = Mapping[str, np.ndarray]
 
 
-def quantize(weights: Weights, initial: Weights) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+def quantize(
+    weights: Weights, initial: Weights, omitted: Sequence[str], inputs: str
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """The tensors of an agent file, and the number of rows of each kernel that is stored in part.
 
-    `initial` are the weights before training, under the same names.
+    `initial` are the weights before training, under the same names; `omitted` and `inputs` name the parameters that
+    acting does not use and the kernels of the inputs.
     """
     tensors, sizes = {}, {}
     for name in sorted(weights):  # a fixed order makes the file reproducible
         value = np.asarray(weights[name], np.float32)
-        if name.startswith("critic."):
+        if (parameter := name.partition(".")[0]) in omitted:
             continue
         if value.ndim == 1:
             tensors[name] = value
             continue
-        if name.startswith("embedding."):
+        if parameter == inputs:
             rows = np.flatnonzero(_trained_rows(value, np.asarray(initial[name], np.float32)))
             tensors[f"{name}.rows"], sizes[name] = rows.astype(np.int32), len(value)
             value = value[rows]
@@ -56,7 +59,7 @@ def dequantize(tensors: Weights, sizes: Mapping[str, int]) -> dict[str, np.ndarr
         weights[name] = _restore_rows(name, kernel, tensors, sizes) if name in sizes else kernel
     if not all(np.isfinite(value).all() for value in weights.values()):
         raise ValueError("some weights are not finite")
-    return {**weights, **_zero_critic(weights)}
+    return weights
 
 
 def _trained_rows(value: np.ndarray, initial: np.ndarray) -> np.ndarray:
@@ -82,13 +85,3 @@ def _restore_rows(name: str, kernel: np.ndarray, tensors: Weights, sizes: Mappin
     full = np.zeros((size, kernel.shape[1]), np.float32)
     full[rows] = kernel
     return full
-
-
-def _zero_critic(weights: Weights) -> dict[str, np.ndarray]:
-    """A critic of zeros, which the network's parameters include and acting does not use."""
-    if "embedding_bias" not in weights:
-        raise ValueError("it has no embedding_bias")
-    hidden = len(weights["embedding_bias"])
-    shapes = ((hidden, hidden), (hidden, hidden), (hidden, 1))
-    kernels = {f"critic.{i}.0": np.zeros(shape, np.float32) for i, shape in enumerate(shapes)}
-    return {**kernels, **{f"critic.{i}.1": np.zeros(shape[1], np.float32) for i, shape in enumerate(shapes)}}

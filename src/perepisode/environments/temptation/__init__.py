@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from perepisode.config import EvalConfig, PPOConfig, SweepGrid
 from perepisode.environments.base import EndCause, Environment, Footprint, Outcome, Violation, register_env
 from perepisode.lazy import jax, jnp
@@ -23,6 +25,20 @@ a sharp threshold at the budget.  The entropy bonus is strong: a high price quic
 agent that keeps exploring learns "accept if it pays"; the bonus costs little precision because it is small against the
 stakes.  Tuned on SER (scalarised expected returns, w = 0.408) and ESR (expected scalarised returns, k = 1) with six
 seeds each, including the study's three.  An occasional seed of SER+R_acc at 0.408 still learns "never accept"."""
+
+# 16 units also suffice for PQN (parallelised Q-network), which explores long enough to meet every remaining budget.
+TEMPTATION_PQN = {
+    "num_envs": 64,
+    "num_steps": 40,
+    "num_minibatches": 4,
+    "learning_rate": 4e-3,
+    "q_lambda": 0.9,
+    "end_e": 0.05,
+    "exploration_fraction": 0.6,
+    "max_grad_norm": 1.0,
+    "hidden_size": 16,
+    "precision": "fp32",
+}
 
 # The price is 10 w and no gain exceeds 5, so all larger weights give the same agent, which never accepts.
 # At w = 0.408 the optimal linear agent earns as much as the optimal agent with k = 1.
@@ -56,6 +72,7 @@ class Temptation(Environment):
 
     name, dilemmas, info_keys, actions = "temptation", ("temptation",), ("offers",), 2
     ppo, sweep, population_size = TEMPTATION_PPO, SWEEP, 48
+    agent_settings: ClassVar = {"pqn_gru": TEMPTATION_PQN}
     eval_config = EvalConfig(num_envs=256, num_steps=480)
     stakes, observation_bounds = "Temptations", (0.0, 1.0)
 

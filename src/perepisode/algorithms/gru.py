@@ -118,7 +118,7 @@ def _has_kernels() -> bool:
 def _hopper(envs: int, width: int):
     """The `hopper` module if GPU, JAX version and sizes allow its kernel, else None."""
     try:
-        from perepisode.training import hopper
+        from perepisode.algorithms import hopper
 
         fits = hopper.layout(1, envs, width, hopper.multiprocessors())
     except (ImportError, AttributeError):  # unsupported JAX version

@@ -1,17 +1,16 @@
-"""The paper's agent: embedding → GRU (gated recurrent unit) → actor and critic heads, over sequences or steps."""
+"""Layers of the agents, and the actor-critic: embedding → GRU (gated recurrent unit), if any → actor and critic."""
 
 import functools
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from perepisode.algorithms.gru import cell, gru
 from perepisode.environments.base import Environment, Observation, SparseOneHot
 from perepisode.pytree import pytree, static
-from perepisode.training.gru import cell, gru
 
 Weights = jax.Array | np.ndarray  # on a device, or drawn on the host
 Dense = tuple[Weights, Weights]  # kernel, bias
@@ -24,8 +23,8 @@ class Params:
 
     embedding: tuple[Weights, ...]
     embedding_bias: Weights
-    gru_input: Dense  # [hidden, 3 hidden]: reset, update, candidate
-    gru_hidden: Dense  # kernel [hidden, 3 hidden]; bias [hidden] of the candidate only
+    gru_input: Dense | tuple[()]  # [hidden, 3 hidden]: reset, update, candidate; () if feed-forward
+    gru_hidden: Dense | tuple[()]  # kernel [hidden, 3 hidden]; bias [hidden] of the candidate only
     actor: tuple[Dense, Dense, Dense]
     critic: tuple[Dense, Dense, Dense]
 
@@ -60,49 +59,59 @@ def input_sizes(env: Environment, extra: int) -> tuple[int, ...]:
     return (*env_input_sizes(env), extra) if extra else env_input_sizes(env)
 
 
-def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int) -> Params:
+def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int, recurrent: bool = True) -> Params:
     """Orthogonal weights, zero biases; gains √2 (embedding), 2 (hidden head layers), 0.01 (logits), 1 (value).
 
     Drawn on the host by NumPy: every device gets the same weights, and XLA's CPU backend can deadlock on the batched
     QR decompositions of a vmapped orthogonal initialiser.
     """
     random = np.random.default_rng(seed)
-    embedding = _orthogonal(random, (sum(sizes), hidden), 2.0**0.5)
-    borders = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-    # each gate is drawn separately, so that its scale follows from its own fan-in
-    incoming = [random.normal(size=(hidden, hidden)) / hidden**0.5 for _ in range(3)]
-    recurrent = [_orthogonal(random, (hidden, hidden), 1.0) for _ in range(3)]
     params = Params(
-        embedding=tuple(embedding[a:b] for a, b in itertools.pairwise(borders)),
+        embedding=init_embedding(random, sizes, hidden),
         embedding_bias=np.zeros(hidden),
-        gru_input=(np.concatenate(incoming, axis=1), np.zeros(3 * hidden)),
-        gru_hidden=(np.concatenate(recurrent, axis=1), np.zeros(hidden)),
+        **(init_gru(random, hidden) if recurrent else {"gru_input": (), "gru_hidden": ()}),
         actor=_head(random, hidden, actions, 0.01),
         critic=_head(random, hidden, 1, 1.0),
     )
     return jax.tree.map(lambda x: np.asarray(x, np.float32), params)
 
 
-def widen(params: Params, env: Environment, extra: int) -> Params:
-    """One run's weights with `extra` accrued inputs; the inputs it does not have get zero weights."""
-    env_vectors, kernels = len(env_input_sizes(env)), params.embedding
-    accrued = kernels[-1] if len(kernels) > env_vectors else np.zeros((0, kernels[0].shape[-1]), np.float32)
+def init_embedding(random: np.random.Generator, sizes: tuple[int, ...], hidden: int) -> tuple[np.ndarray, ...]:
+    """A kernel for each vector of these sizes, drawn as one."""
+    embedding = orthogonal(random, (sum(sizes), hidden), 2.0**0.5)
+    borders = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+    return tuple(embedding[a:b] for a, b in itertools.pairwise(borders))
+
+
+def init_gru(random: np.random.Generator, hidden: int) -> dict[str, Dense]:
+    """`gru_input` and `gru_hidden`; each gate is drawn separately, so that its scale follows from its own fan-in."""
+    incoming = [random.normal(size=(hidden, hidden)) / hidden**0.5 for _ in range(3)]
+    recurrent = [orthogonal(random, (hidden, hidden), 1.0) for _ in range(3)]
+    return {
+        "gru_input": (np.concatenate(incoming, axis=1), np.zeros(3 * hidden)),
+        "gru_hidden": (np.concatenate(recurrent, axis=1), np.zeros(hidden)),
+    }
+
+
+def widen(embedding: tuple[Weights, ...], env: Environment, extra: int) -> tuple[Weights, ...]:
+    """An embedding's kernels for `extra` accrued inputs; the inputs it does not have get zero weights."""
+    own = len(env_input_sizes(env))
+    accrued = embedding[own] if len(embedding) > own else np.zeros((0, embedding[0].shape[-1]), np.float32)
     if extra == len(accrued):
-        return params
-    accrued = np.concatenate([accrued, np.zeros((extra - len(accrued), accrued.shape[-1]), np.float32)])
-    return replace(params, embedding=(*kernels[:env_vectors], accrued))
+        return embedding
+    missing = np.zeros((extra - len(accrued), accrued.shape[-1]), np.float32)
+    return (*embedding[:own], np.concatenate([accrued, missing]))
 
 
-def narrow(params: Params, env: Environment, extra: int) -> Params:
-    """The inverse of `widen`: one run's weights without padding."""
-    env_vectors, kernels = len(env_input_sizes(env)), params.embedding
-    embedding = kernels[:env_vectors]
-    return replace(params, embedding=(*embedding, kernels[-1][:extra]) if extra else embedding)
+def narrow(embedding: tuple[Weights, ...], env: Environment, extra: int) -> tuple[Weights, ...]:
+    """The inverse of `widen`."""
+    own = len(env_input_sizes(env))
+    return (*embedding[:own], embedding[-1][:extra]) if extra else embedding[:own]
 
 
 def cast(params: Params, precision: str) -> Params:
     """The weights with kernels cast to the products' precision once, instead of at every step."""
-    return jax.tree.map(lambda x: _cast(x, precision) if x.ndim > 1 else x, params)
+    return jax.tree.map(lambda x: to_precision(x, precision) if x.ndim > 1 else x, params)
 
 
 def sequence(
@@ -116,11 +125,25 @@ def sequence(
     blank: tuple[jax.Array, ...] = (),  # from `scratch_buffers`
 ) -> tuple[jax.Array, jax.Array]:
     """Logits [time, env, action] and values [time, env] of a rollout; an episode starts with a hidden state of zero."""
-    apart = jax.default_backend() == "cpu"
-    gates = _input_gates(params, env, observation, features, precision, blank, apart)
+    embedded = jax.nn.relu(embed(params, env, observation, features, precision, blank, apart=True))
+    if params.gru_input:
+        embedded = recur(params, embedded, hidden_state, is_first, precision)
+    return _heads(params, embedded, precision)
+
+
+def recur(params, embedded: jax.Array, hidden_state: jax.Array, is_first: jax.Array, precision: str) -> jax.Array:
+    """The GRU's output [time, env, hidden]."""
+    gates, (kernel, bias) = _input_gates(params, embedded, precision), params.gru_hidden
     with jax.named_scope("recurrence"):
-        hidden = gru(gates, hidden_state, is_first, params.gru_input[1], *params.gru_hidden, _dtype(precision))
-    return _heads(params, hidden, precision)
+        return gru(gates, hidden_state, is_first, params.gru_input[1], kernel, bias, dtype_of(precision))
+
+
+def recur_once(params, embedded: jax.Array, hidden_state: jax.Array, is_first: jax.Array, precision: str) -> jax.Array:
+    """The GRU's next hidden state [env, hidden]; the same arithmetic as `recur`."""
+    gates = _input_gates(params, embedded, precision)
+    hidden_state = jnp.where(is_first[:, None], 0.0, hidden_state)
+    kernel, bias = params.gru_hidden
+    return cell(hidden_state, gates, params.gru_input[1], to_precision(kernel, precision), bias)[0]
 
 
 def scratch_buffers(env: Environment, observation: Observation, rows: int, precision: str) -> tuple[jax.Array, ...]:
@@ -132,7 +155,7 @@ def scratch_buffers(env: Environment, observation: Observation, rows: int, preci
     """
     encoded = jax.eval_shape(env.encode, observation)
     return tuple(
-        jnp.zeros((rows, vector.size), _dtype(precision)) for vector in encoded if isinstance(vector, SparseOneHot)
+        jnp.zeros((rows, vector.size), dtype_of(precision)) for vector in encoded if isinstance(vector, SparseOneHot)
     )
 
 
@@ -146,21 +169,26 @@ def step(
     precision: str,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Logits, values and the next hidden state of one step; the same arithmetic as `sequence`."""
-    gates = _input_gates(params, env, observation, features, precision)
-    hidden_state = jnp.where(is_first[:, None], 0.0, hidden_state)
-    kernel, bias = params.gru_hidden
-    hidden_state, _ = cell(hidden_state, gates, params.gru_input[1], _cast(kernel, precision), bias)
-    return *_heads(params, hidden_state, precision), hidden_state
+    embedded = jax.nn.relu(embed(params, env, observation, features, precision))
+    if params.gru_input:
+        embedded = hidden_state = recur_once(params, embedded, hidden_state, is_first, precision)
+    return *_heads(params, embedded, precision), hidden_state
 
 
 @jax.named_scope("products")
-def _input_gates(params, env, observation, features, precision, blank=(), apart=False):
-    """Everything before the recurrence for all steps at once, except the gates' bias.
+def _input_gates(params, embedded, precision):
+    """All steps at once, except the gates' bias."""
+    return dot(to_precision(embedded, precision), params.gru_input[0], precision)
+
+
+@jax.named_scope("products")
+def embed(params, env, observation, features, precision, blank=(), apart=False) -> jax.Array:
+    """The first layer before its activation, float32.
 
     The embedding of several vectors is a sum of products.  The dense vectors are concatenated and materialised: one
-    large product is faster than several, and the backward pass reuses the result.
+    large product is faster than several, and the backward pass reuses the result.  `apart`: see `_dense`.
     """
-    vectors = (*env.encode(observation, dtype=_dtype(precision)), features)
+    vectors = (*env.encode(observation, dtype=dtype_of(precision)), features)
     # without an accrued observation there is no kernel for it, and `zip` drops it
     pairs = list(zip(vectors, params.embedding))
     hot = [(v.index, kernel) for v, kernel in pairs if isinstance(v, SparseOneHot)]
@@ -168,9 +196,8 @@ def _input_gates(params, env, observation, features, precision, blank=(), apart=
     products = [(_rows_of if blank else _add_rows)(precision, *pair) for pair in rows]
     dense = [(v, kernel) for v, kernel in pairs if not isinstance(v, SparseOneHot)]
     if dense:
-        products.append(_dense(dense, precision, apart))
-    embedded = jax.nn.relu(functools.reduce(jnp.add, products) + params.embedding_bias)
-    return _dot(_cast(embedded, precision), params.gru_input[0], precision)
+        products.append(_dense(dense, precision, apart and jax.default_backend() == "cpu"))
+    return functools.reduce(jnp.add, products) + params.embedding_bias
 
 
 def _dense(pairs, precision, apart):
@@ -182,7 +209,7 @@ def _dense(pairs, precision, apart):
     def product(length, vectors, kernels):
         """Uses the first `length` inputs of the last vector."""
         vectors, kernels = [*vectors[:-1], vectors[-1][..., :length]], [*kernels[:-1], kernels[-1][:length]]
-        return _dot(*_concatenate(list(zip(vectors, kernels)), precision), precision).astype(jnp.float32)
+        return dot(*_concatenate(list(zip(vectors, kernels)), precision), precision).astype(jnp.float32)
 
     vectors, kernels = map(list, zip(*pairs))
     features, lengths, which = vectors[-1], (None,), jnp.int8(0)
@@ -208,7 +235,10 @@ def _concatenate(pairs, precision):
     vectors, kernels = zip(*pairs)
     width = sum(v.shape[-1] for v in vectors)
     missing = _padded(width) - width
-    vectors = [*(_cast(v, precision) for v in vectors), jnp.zeros((*vectors[0].shape[:-1], missing), _dtype(precision))]
+    vectors = [
+        *(to_precision(v, precision) for v in vectors),
+        jnp.zeros((*vectors[0].shape[:-1], missing), dtype_of(precision)),
+    ]
     kernels = [*kernels, jnp.zeros((missing, kernels[0].shape[-1]), kernels[0].dtype)]
     # without the barrier XLA fuses the concatenation into each product, which makes the product slower
     return jax.lax.optimization_barrier(jnp.concatenate(vectors, axis=-1)), jnp.concatenate(kernels)
@@ -226,38 +256,38 @@ def _heads(params, hidden, precision):
 
 def _rest(layers, x, precision):
     _, (middle, middle_bias), (kernel, bias) = layers
-    return _dot(_relu_layer(x, middle, middle_bias, precision), kernel, precision).astype(jnp.float32) + bias
+    return dot(_relu_layer(x, middle, middle_bias, precision), kernel, precision).astype(jnp.float32) + bias
 
 
 def _relu_layer(x, kernel, bias, precision):
-    return _cast(jax.nn.relu(_dot(x, kernel, precision).astype(jnp.float32) + bias), precision)
+    return to_precision(jax.nn.relu(dot(x, kernel, precision).astype(jnp.float32) + bias), precision)
 
 
 # ---- layers -------------------------------------------------------------------------------------------------
 
 
-def _dtype(precision: str):
+def dtype_of(precision: str):
     return jnp.bfloat16 if precision == "bf16" else jnp.float32
 
 
-def _cast(x: Weights, precision: str) -> jax.Array:
-    return jnp.asarray(x, _dtype(precision))
+def to_precision(x: Weights, precision: str) -> jax.Array:
+    return jnp.asarray(x, dtype_of(precision))
 
 
 def _multiply(precision: str, x: jax.Array, kernel: jax.Array, dtype) -> jax.Array:
     """Product over the last axis: operands in `precision`, sums in float32, result in `dtype`."""
-    return jnp.matmul(_cast(x, precision), _cast(kernel, precision), preferred_element_type=dtype)
+    return jnp.matmul(to_precision(x, precision), to_precision(kernel, precision), preferred_element_type=dtype)
 
 
 def _forward(precision: str, x: jax.Array, kernel: jax.Array) -> jax.Array:
-    return _multiply(precision, x, kernel, _dtype(precision))
+    return _multiply(precision, x, kernel, dtype_of(precision))
 
 
 _product = jax.custom_vjp(_forward, nondiff_argnums=(0,))
 
 
 def _product_save(precision, x, kernel):
-    return _forward(precision, x, kernel), (_cast(x, precision), kernel, jnp.zeros((), x.dtype))
+    return _forward(precision, x, kernel), (to_precision(x, precision), kernel, jnp.zeros((), x.dtype))
 
 
 def _product_backward(precision, saved, grad):
@@ -272,14 +302,14 @@ def _product_backward(precision, saved, grad):
 _product.defvjp(_product_save, _product_backward)
 
 
-def _dot(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
+def dot(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
     """Product over the last axis in `precision`; bf16 halves the memory traffic of float32."""
     return _product(precision, x, kernel)
 
 
 def _add_rows(precision: str, index: jax.Array, kernel: jax.Array, blank: jax.Array | None = None) -> jax.Array:
     """Sum of the kernel's rows at `index` [..., ones] in float32; out-of-range indices add nothing."""
-    rows = _cast(kernel, precision).at[index.astype(jnp.int32)].get(mode="fill", fill_value=0)
+    rows = to_precision(kernel, precision).at[index.astype(jnp.int32)].get(mode="fill", fill_value=0)
     return rows.astype(jnp.float32).sum(axis=-2)
 
 
@@ -295,7 +325,7 @@ def _add_rows_backward(precision, saved, grad):
     index, like, blank = saved
     vector = SparseOneHot(index, blank.shape[1])
     dense = vector.write(blank, 1)
-    grad = _cast(grad, precision).reshape(blank.shape[0], -1)
+    grad = to_precision(grad, precision).reshape(blank.shape[0], -1)
     kernel_grad = jax.lax.dot_general(dense, grad, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32)
     # the barrier orders the erasure after the product has read the array, which avoids a copy
     dense, kernel_grad = jax.lax.optimization_barrier((dense, kernel_grad))
@@ -305,7 +335,7 @@ def _add_rows_backward(precision, saved, grad):
 _rows_of.defvjp(_add_rows_save, _add_rows_backward)
 
 
-def _orthogonal(random: np.random.Generator, shape: tuple[int, int], gain: float) -> np.ndarray:
+def orthogonal(random: np.random.Generator, shape: tuple[int, int], gain: float) -> np.ndarray:
     """Uniform over matrices with orthonormal columns, or rows if there are fewer of them."""
     rows, columns = shape
     tall = random.normal(size=(max(shape), min(shape)))
@@ -320,7 +350,7 @@ def _orthogonal(random: np.random.Generator, shape: tuple[int, int], gain: float
 
 def _head(random: np.random.Generator, hidden: int, outputs: int, gain: float):
     return (
-        (_orthogonal(random, (hidden, hidden), 2.0), np.zeros(hidden)),
-        (_orthogonal(random, (hidden, hidden), 2.0), np.zeros(hidden)),
-        (_orthogonal(random, (hidden, outputs), gain), np.zeros(outputs)),
+        (orthogonal(random, (hidden, hidden), 2.0), np.zeros(hidden)),
+        (orthogonal(random, (hidden, hidden), 2.0), np.zeros(hidden)),
+        (orthogonal(random, (hidden, outputs), gain), np.zeros(outputs)),
     )
