@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import resource
 from dataclasses import replace
 
 import numpy as np
@@ -32,18 +33,20 @@ def test_what_is_written_is_read(path):
         labels.append(path, written)
     assert {found.id: found for found in labels.read(path)} == {first.id: first, second.id: second}
     assert lines(path)[0]["left"]["return"] == row["return"]
-    frame = labels.frame([second])
-    assert frame.loc[0, ["left_return", "left_violations", "right_return"]].tolist() == [30, 0, 31]
 
 
 def test_the_digest_names_keys_and_actions():
+    """And the environment with its settings: the same actions have another return where the wage is another."""
     row = table(*plane(2)).iloc[0].to_dict()
     others = [
         row | {"actions": b"\1" + row["actions"][1:]},
         row | {"reset_key": "f" * 16},
         row | {"episode_key": "f" * 16},
+        row | {"environment": "craftax"},
+        row | {"settings": '{"wage": 2.0}'},
     ]
-    assert len({labels.digest(one) for one in (row, *others)}) == 4
+    assert len({labels.digest(one) for one in (row, *others)}) == 6
+    assert labels.digest(row | {"settings": '{"gamma": 1, "weight": 0.2}'}) == labels.digest(row)  # of the agent
     assert labels.digest(row | {"return": 99.0}) == labels.digest(row)
 
 
@@ -71,6 +74,49 @@ def test_a_line_cut_short_by_a_kill_is_closed_off(path, kept):
     assert [one.id for one in found] == ["Ann-0", *(["Ann-1"] if complete else []), "Ann-2"]
     assert len(said) == (0 if complete else 1)
     assert all("line 2: cut short" in line for line in said)
+
+
+@pytest.fixture
+def full_disk(path):
+    """From its call on, the file cannot grow by more than so many bytes."""
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda more: resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + more, unlimited[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+
+
+@pytest.mark.parametrize("room", [0, 1, 300])
+def test_what_a_full_disk_takes_in_part_leaves_no_trace(path, full_disk, room):
+    """Otherwise the rater is told that an answer was not saved, and a later reader of its line that it was cut."""
+    labels.append(path, label((30, 0), (31, 2), "left"))
+    before = path.read_bytes()
+    full_disk(room)
+    with pytest.raises(OSError, match="too large"):
+        labels.append(path, label((30, 0), (31, 2), "right", number=1))
+    assert path.read_bytes() == before
+    full_disk(10_000)
+    labels.append(path, label((30, 0), (31, 2), "right", number=1))
+    said = []
+    assert [one.answer for one in labels.read(path, said.append)] == ["left", "right"]
+    assert not said
+
+
+def test_labels_are_in_the_order_of_their_file_if_its_clock_was_set_back(path, tmp_path):
+    """And several files are merged by time."""
+    for number, minute in enumerate([30, 10, 40]):
+        one = label((30, 0), (31, 2), "left", number=number, time=f"2026-01-01T00:{minute}:00Z")
+        labels.append(path, one)
+    assert [one.id for one in labels.read(path)] == ["Ann-0", "Ann-1", "Ann-2"]
+    other = tmp_path / "other.jsonl"
+    labels.append(other, label((30, 0), (31, 2), "left", "Bo", time="2026-01-01T00:35:00Z"))
+    assert [one.id for one in labels.read([path, other])] == ["Ann-0", "Ann-1", "Bo-0", "Ann-2"]
+
+
+def test_a_label_is_not_written_if_somebody_else_wrote_meanwhile(path):
+    assert labels.append(path, label((30, 0), (31, 2), "left"), size=0)
+    size = path.stat().st_size
+    assert labels.append(path, label((30, 0), (31, 2), "left", "Bo"), size)
+    assert not labels.append(path, label((30, 0), (31, 2), "left", "Cy"), size)
+    assert [one.rater for one in labels.read(path)] == ["Ann", "Bo"]
 
 
 def append_many(path, rater):

@@ -55,7 +55,9 @@ def test_an_answer_is_stored_once_whatever_is_sent_again(session):
     pair = session.state("Ada")["pair"]["id"]
     after = session.answer("Ada", pair, "left")
     assert session.answer("Ada", pair, "left") == after
-    assert session.answer("Ada", pair, "right") == after
+    for rater, answer in (("Ada", "right"), ("Bob", "left")):  # whose page must not say that this is stored
+        with pytest.raises(UnknownPair):
+            session.answer(rater, pair, answer)
     assert [label.answer for label in labels.read(session.path)] == ["left"]
 
 
@@ -142,10 +144,47 @@ def test_two_sessions_with_one_file_do_not_ask_a_rater_twice(table, tmp_path):
     assert len(found) == len({label.pair for label in found}) == 5
 
 
+def test_two_sessions_that_answer_at_the_same_moment_store_one_answer(table, tmp_path, monkeypatch):
+    """The other server writes after this one has looked and before it writes."""
+    one, two = (labelling.session_over(table, tmp_path / "labels.jsonl") for _ in range(2))
+    pairs = [session.state("Ada")["pair"]["id"] for session in (one, two)]
+    append = labels.append
+
+    def late(*arguments):
+        monkeypatch.setattr(labels, "append", append)
+        two.answer("Ada", pairs[1], "right")
+        return append(*arguments)
+
+    monkeypatch.setattr(labels, "append", late)
+    with pytest.raises(UnknownPair):
+        one.answer("Ada", pairs[0], "left")
+    assert [label.answer for label in labels.read(tmp_path / "labels.jsonl")] == ["right"]
+    assert one.answer("Ada", one.state("Ada")["pair"]["id"], "left")["answered"] == 2
+
+
+def test_the_last_answer_is_the_last_one_given_whatever_the_clock_says(session, monkeypatch):
+    for minute, answer in ((30, "left"), (10, "right")):
+        monkeypatch.setattr(labels, "now", lambda minute=minute: f"2026-01-01T00:{minute}:00Z")
+        state = session.answer("Ada", session.state("Ada")["pair"]["id"], answer)
+    assert state["last"]["answer"] == "right"
+    session.undo("Ada", state["last"]["id"])
+    assert [label.answer for label in session.labels()] == ["left"]
+
+
+def test_a_line_that_was_cut_short_is_reported_once(session, table, capsys):
+    session.answer("Ada", session.state("Ada")["pair"]["id"], "left")
+    session.path.write_bytes(session.path.read_bytes() + b'{"kind": "label", "ver')
+    resumed = labelling.session_over(table, session.path)
+    for _ in range(2):
+        resumed.answer("Ada", resumed.state("Ada")["pair"]["id"], "left")
+    assert capsys.readouterr().out.count("line 2: cut short") == 1
+    assert len(resumed.labels()) == 3
+
+
 def test_an_answer_that_the_disk_refuses_is_not_counted(session, monkeypatch):
     pair = session.state("Ada")["pair"]["id"]
 
-    def full(path, record):
+    def full(path, record, size):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:

@@ -4,9 +4,9 @@
      "answer": "left", "repeat_of": null}
     {"kind": "undo", "version": 1, "undoes": the label's id, "rater": …, "time": …}
 
-`left` is the episode that the rater saw on the left.  An episode is named by its run, its keys and the digest of its
-actions, so that it can be checked and replayed, and comes with its numbers, so that a utility can be fitted without
-the episodes table.  Nothing is ever rewritten: an undo is a line of its own, and a line that a kill cut short stays.
+`left` is the episode that the rater saw on the left.  An episode is named by its run, its keys and its digest, so that
+it can be checked and replayed, and comes with its numbers, so that a utility can be fitted without the episodes table.
+Nothing is ever rewritten: an undo is a line of its own, and a line that a kill cut short stays.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from heapq import merge
 from pathlib import Path
 from typing import Any
 
@@ -167,12 +168,13 @@ def can_be_replayed(row: Mapping[str, Any]) -> bool:
 
 
 def digest(row: Mapping[str, Any]) -> str:
-    """SHA-256 of the row's keys and actions, which determine the episode in its environment.
+    """SHA-256 of the row's environment with its settings, keys and actions, which determine the episode.
 
-    A row of another program has neither.  Its place in the evaluation and its numbers name it instead.
+    A row of another program has neither keys nor actions.  Its place in the evaluation and its numbers name it instead.
     """
     if can_be_replayed(row):
-        content = f"{row['reset_key']} {row['episode_key']} ".encode() + row["actions"]
+        named = [row["environment"], env_settings(row), row["reset_key"], row["episode_key"]]
+        content = canonical(named).encode() + row["actions"]
     else:
         content = canonical([str(row.get(name)) for name in _PLACE]).encode()
     return "sha256:" + hashlib.sha256(content).hexdigest()
@@ -215,11 +217,12 @@ def env_settings(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: given.get(f"env.{name}", given.get(name)) for name in known if {name, f"env.{name}"} & set(given)}
 
 
-def append(path: str | Path, record: Label | Undo) -> None:
-    """Write one record; it is on disk when this returns.
+def append(path: str | Path, record: Label | Undo, size: int | None = None) -> bool:
+    """Write one record; it is on disk when this returns true.
 
-    Several processes may append to one file: each record is written under an exclusive lock.  If a kill cut the last
-    line short, the record begins on a line of its own.
+    Several processes may append to one file: each record is written under an exclusive lock, and with `size` only if
+    the file still has this size, that is, if nobody wrote since it was read.  If a kill cut the last line short, the
+    record begins on a line of its own; a record that the disk does not take as a whole leaves no trace.
     """
     path = Path(path)
     line = json.dumps(record.to_json(), allow_nan=False).encode() + b"\n"
@@ -227,17 +230,25 @@ def append(path: str | Path, record: Label | Undo) -> None:
     created = not path.exists()
     with open(path, "a+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        if file.seek(0, os.SEEK_END) and not _ends_a_line(file):
+        end = file.seek(0, os.SEEK_END)
+        if size not in (None, end):
+            return False
+        if end and not _ends_a_line(file):
             line = b"\n" + line
-        while line:  # a write may stop early, for example at a signal
-            line = line[file.write(line) :]
-        os.fsync(file.fileno())
+        try:
+            while line:  # a write may stop early, for example on a full disk
+                line = line[file.write(line) :]
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
     if created:
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+    return True
 
 
 def _ends_a_line(file: Any) -> bool:
@@ -246,11 +257,12 @@ def _ends_a_line(file: Any) -> bool:
 
 
 def read(paths: str | Path | Iterable[str | Path], log: Callable[[str], None] = print) -> list[Label]:
-    """The current labels of these files in order of time: without the undone ones, each id once.
+    """The current labels of these files, without the undone ones, each id once.
 
-    A folder stands for the *.jsonl files in it.  A line that a kill cut short is skipped, and `log` receives its place.
+    They are in the order of their file, whatever its clock says, and several files are merged by time.  A folder stands
+    for the *.jsonl files in it.  A line that a kill cut short is skipped, and `log` receives its place.
     """
-    records = [record for path in _files(paths) for record in _read_file(path, log)]
+    records = list(merge(*(_read_file(path, log) for path in _files(paths)), key=lambda record: record.time))
     found: dict[str, Label] = {}
     for label in (record for record in records if isinstance(record, Label)):
         if found.setdefault(label.id, label) != label:
@@ -258,30 +270,17 @@ def read(paths: str | Path | Iterable[str | Path], log: Callable[[str], None] = 
     for undo in (record for record in records if isinstance(record, Undo)):
         if undo.undoes in found and found[undo.undoes].rater == undo.rater:
             del found[undo.undoes]
-    return sorted(found.values(), key=lambda label: (label.time, label.id))
+    return list(found.values())
 
 
-def frame(labels: Iterable[Label]) -> pd.DataFrame:
-    """One row per label: id, rater, time, answer, repeat_of, pair, and digest, return and violations of both sides."""
-    columns = ["id", "rater", "time", "answer", "repeat_of"]
-    sides = ["digest", "return", "violations"]
-    rows = [
-        [
-            *(getattr(label, name) for name in columns),
-            " ".join(label.pair),
-            *(x for one in (label.left, label.right) for x in (one.digest, one.return_, one.violations)),
-        ]
-        for label in labels
-    ]
-    names = [*columns, "pair", *(f"{side}_{name}" for side in ("left", "right") for name in sides)]
-    return pd.DataFrame(rows, columns=names)
+def rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The table's rows, each by the names of its columns."""
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def check(labels: Iterable[Label], table: pd.DataFrame) -> None:
     """Raise unless every labelled episode is in the episodes table, with the numbers that the rater saw."""
-    found: dict[str, int] = {}
-    for position, row in enumerate(table.to_dict("records")):
-        found.setdefault(digest({str(name): value for name, value in row.items()}), position)
+    found = {digest(row): row for row in rows(table)}
     for label in labels:
         for one in (label.left, label.right):
             if one.digest not in found:
@@ -289,7 +288,7 @@ def check(labels: Iterable[Label], table: pd.DataFrame) -> None:
                     f"label {label.id} names an episode of run {one.run} that the episodes table does not contain; "
                     "give the table that was labelled"
                 )
-            other = reference(table.iloc[found[one.digest]].to_dict(), one.dilemma)
+            other = reference(found[one.digest], one.dilemma)
             if (other.return_, other.violations) != (one.return_, one.violations):
                 raise ConfigError(
                     f"label {label.id} has other numbers for its episode of run {one.run} than the episodes table; "

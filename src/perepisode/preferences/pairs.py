@@ -20,7 +20,7 @@ import pandas as pd
 from perepisode.config import ConfigError, check_choice
 from perepisode.preferences import bradley_terry
 from perepisode.preferences.bradley_terry import CATEGORIES, Answers, Features
-from perepisode.preferences.labels import Label, digest, violations_column
+from perepisode.preferences.labels import Label, digest, rows, violations_column
 
 STRATEGIES = ("active", "random")
 CANDIDATES, ENSEMBLE = 500, 64
@@ -55,8 +55,7 @@ class PairChooser:
         self.dilemma = dilemma
         self.returns = table["return"].to_numpy(float)
         self.violations = table[violations_column(table, dilemma)].to_numpy(float)
-        rows = table.to_dict("records")
-        self.digests = [digest({str(name): value for name, value in row.items()}) for row in rows]
+        self.digests = [digest(row) for row in rows(table)]
         self.rows = {name: row for row, name in reversed(list(enumerate(self.digests)))}
         if len(self.rows) < 2:
             raise ConfigError("the episodes table has fewer than two different episodes; evaluate more agents")

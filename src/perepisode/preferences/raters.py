@@ -68,7 +68,7 @@ def simulate(
     for index in range(number):
         pair = chooser.next(answered, name)
         left, right = (
-            reference({str(key): value for key, value in table.iloc[row].items()}, chooser.dilemma)
+            reference(table.iloc[row].to_dict(), chooser.dilemma)
             for row in (pair.left_row_index, pair.right_row_index)
         )
         label = Label(name, left, right, rater(left, right, random), pair.repeat_of)

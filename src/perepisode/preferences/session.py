@@ -5,6 +5,7 @@ and several sessions can share a file.
 """
 
 import uuid
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,19 +57,13 @@ class Session:
         self._choosing = BackgroundWorker()
         self._queues: dict[str, Queue] = {}
         self._lock = RLock()
-        self._known: tuple[tuple[int, int], list[Label]] | None = None
-        self.labels()  # refuses a file that cannot be read before the first answer
+        self._known: tuple[tuple[int, int], list[Label]] = (-1, -1), []
+        self._read(print)  # refuses a file that cannot be read before the first answer
 
     def labels(self) -> list[Label]:
         """The current labels of the file."""
         with self._lock:
-            if not self.path.exists():
-                return []
-            status = self.path.stat()
-            version = (status.st_size, status.st_mtime_ns)
-            if self._known is None or self._known[0] != version:
-                self._known = version, self._read()
-            return self._known[1]
+            return self._read()[1]
 
     def state(self, rater: str) -> dict[str, Any]:
         """What this rater's page shows."""
@@ -94,14 +89,18 @@ class Session:
             return state
 
     def answer(self, rater: str, pair: str, answer: str) -> dict[str, Any]:
-        """Store the answer, unless this pair already has one, and return the next state."""
+        """Store the answer, unless it is stored already, and return the next state."""
         with self._lock:
-            if not any(label.id == pair for label in self.labels()):
-                shown = self._current(rater)
-                if shown.id != pair:
+            while True:  # until nobody else writes to the file between reading and appending
+                size, found = self._read()
+                if stored := next((label for label in found if label.id == pair), None):
+                    if (stored.rater, stored.answer) != (rater, answer):
+                        raise UnknownPair
+                    return self.state(rater)
+                if (shown := self._current(rater)).id != pair:
                     raise UnknownPair
-                labels.append(self.path, self._label(rater, shown, answer))
-            return self.state(rater)
+                if labels.append(self.path, self._label(rater, shown, answer), size):
+                    return self.state(rater)
 
     def undo(self, rater: str, label: str) -> dict[str, Any]:
         """Take back the rater's last label, if it still is this one; its pair is shown again."""
@@ -120,8 +119,18 @@ class Session:
         self._choosing.close()
         self.films.worker.close()
 
-    def _read(self) -> list[Label]:
-        found, environment = labels.read(self.path), self.table["environment"].iloc[0]
+    def _read(self, log: Callable[[str], None] = lambda _: None) -> tuple[int, list[Label]]:
+        """The size of the file and its current labels."""
+        if not self.path.exists():
+            return 0, []
+        status = self.path.stat()
+        version = (status.st_size, status.st_mtime_ns)
+        if self._known[0] != version:
+            self._known = version, self._checked(labels.read(self.path, log))
+        return status.st_size, self._known[1]
+
+    def _checked(self, found: list[Label]) -> list[Label]:
+        environment = self.table["environment"].iloc[0]
         for label in found:
             if (label.left.environment, label.left.dilemma) != (environment, self.chooser.dilemma):
                 raise ConfigError(
