@@ -144,6 +144,49 @@ def test_an_inverted_fit_can_be_allowed_or_forbidden_by_construction(confounded,
     assert (np.diff(u, axis=0) >= -1e-4).all()
 
 
+def many_counts() -> tuple[np.ndarray, np.ndarray]:
+    """Returns and violations of episodes of which half have up to sixty violations."""
+    random = np.random.default_rng(0)
+    counts = np.where(random.random(3000) < 0.6, random.integers(0, 4, 3000), random.integers(0, 61, 3000))
+    return 30 + random.normal(0, 3, 3000), counts.astype(float)
+
+
+def test_low_counts_are_told_apart_whatever_the_worst_episode():
+    """The lenient rater's third violation matters; that others have sixty must not blur it."""
+    fitted = fit.fit(judged(raters.LENIENT, *many_counts(), 300), monotone=True, ensemble=0)
+    u = fitted.u(np.full(4, 30.0), np.arange(4.0))
+    assert u[2] - u[3] > 5 * (u[0] - u[2])
+    assert (bradley_terry.thinned(np.repeat(np.arange(61.0), 2), 13)[:7] == [0, 1, 2, 3, 4, 5, 6]).all()
+    assert bradley_terry.thinned(np.repeat(np.arange(61.0), 2), 13)[-1] == 60
+    assert bradley_terry.thinned(np.array([2.5, 0.0, 1.0, 2.5]), 13).tolist() == [0.0, 1.0, 2.5]
+
+
+def one_above_none(a, b, random):
+    """One violation is best, none second, then the fewer the better; at the same count the return decides."""
+    order = [({0: 1, 1: 0}.get(one.violations, one.violations), -one.return_) for one in (a, b)]
+    return "left" if order[0] < order[1] else "right"
+
+
+def test_an_inversion_of_two_counts_out_of_many_is_refused(tmp_path):
+    path = write(tmp_path / "labels.jsonl", judged(one_above_none, *many_counts(), 400))
+    with pytest.raises(ConfigError, match=r"where labels support it: u\(1\) > u\(0\) by"):
+        fit.distill_labels([path], tmp_path / "u.json", log=lambda _: None)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.999], ids=["whole", "fractional"])
+def test_an_inverted_fit_of_costs_is_refused(tmp_path, scale):
+    """Costs up to 200, hardly any of which occurs three times; the rater likes them."""
+    random = np.random.default_rng(0)
+    costs, returns = scale * random.integers(0, 201, 400), 20 + random.normal(0, 3, 400)
+
+    def likes_costs(a, b, random):
+        return "left" if a.return_ + 0.1 * a.violations > b.return_ + 0.1 * b.violations else "right"
+
+    path = write(tmp_path / "labels.jsonl", judged(likes_costs, returns, costs, 200))
+    with pytest.raises(ConfigError, match="prefers more violations where labels support it"):
+        fit.distill_labels([path], tmp_path / "u.json", log=lambda _: None)
+
+
 def papers_failure(returns, violations):
     """Right at 0 and 1, wrong at 3, as the paper's utility for Proportional Force."""
     return returns - 10.0 * (violations > 0) + 4.0 * (violations > 2)
@@ -193,6 +236,13 @@ def test_support_by_hand():
     assert not support(returns, np.full(4, 2.0)).any()
     assert not support(returns, np.full(4, 7.0)).any()  # a skipped pair is no evidence
     assert [one["violations"] for one in support.intervals()] == [1.0]
+
+
+def test_large_counts_are_near_within_a_tenth():
+    """Costs of whole numbers hardly ever occur three times; small counts are never lumped together."""
+    some = [label((35, count, i), (30, 0), "right", number=i) for i, count in enumerate([38, 40, 43, 8, 9, 10])]
+    support = LabelSupport.of(some)
+    assert support(np.full(5, 35.0), np.array([8.0, 9.0, 10.0, 40.0, 44.0])).tolist() == [False] * 3 + [True, False]
 
 
 def test_both_unacceptable_is_reported_as_an_acceptance_level(tmp_path):

@@ -27,6 +27,7 @@ from perepisode.preferences.labels import Label
 
 CATEGORIES = ("left", "right", "equal", "both_unacceptable")
 RETURN_STEPS, COUNT_STEPS = 8, 12  # at most
+LOWEST_COUNTS = 6  # which are never merged, whatever the worst episode: they are what budgets are about
 R_SHARPNESS, V_SHARPNESS = 1.0, 2.0  # of a step, tanh(±2) = ±0.96 halfway to the next: counts are told apart
 AND_SHARPNESS = 1.5
 MAX_ITERATIONS = 100
@@ -44,9 +45,9 @@ class Features:
 
     @classmethod
     def of(cls, returns: np.ndarray, violations: np.ndarray) -> Features:
-        """Steps at equal distances in the return, and between the violations that occur."""
+        """Steps at equal distances in the return, and between the violations that occur, or some of them."""
         r_steps, r_widths = _steps(np.unique(np.linspace(returns.min(), returns.max(), RETURN_STEPS + 1)))
-        v_steps, v_widths = _steps(thinned(np.unique(violations), COUNT_STEPS + 1))
+        v_steps, v_widths = _steps(thinned(violations, COUNT_STEPS + 1))
         mean = np.array([returns.mean(), -ETHICAL_PENALTY * violations.mean()])
         std = np.array([np.ptp(returns) or 1.0, ETHICAL_PENALTY * (np.ptp(violations) or 1.0)]) / 2
         r, e = (
@@ -86,9 +87,21 @@ def _steps(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (values[1:] + values[:-1]) / 2, np.diff(values) / 2
 
 
-def thinned(values: np.ndarray, most: int) -> np.ndarray:
-    chosen = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).round().astype(int))
-    return values[chosen]
+def are_counts(violations: np.ndarray) -> bool:
+    """Whether violations are counted, rather than costs summed."""
+    return bool((violations == np.round(violations)).all())
+
+
+def thinned(violations: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of the different numbers of violations: the lowest counts, and others at equal steps in rank."""
+    values = np.unique(violations)
+    lowest = LOWEST_COUNTS if are_counts(values) else 0
+    return np.append(values[:lowest], spread(values[lowest:], most - lowest))
+
+
+def spread(values: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of these values, at equal steps in rank."""
+    return values[np.linspace(0, len(values) - 1, min(most, len(values))).round().astype(int)]
 
 
 def _with_steps_in_both(inputs: np.ndarray, bias: np.ndarray, r_steps: int, v_steps: int):

@@ -30,6 +30,7 @@ PRIOR_STDS = (0.3, 1.0, 3.0, 10.0)
 FOLDS = 5
 ENSEMBLE = 30
 FEWEST = 10  # labels that decide for one side
+LISTED = 50  # inversions in the utility's file, the largest first
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,7 @@ class Preferences:
             "agreement_between_raters": agreement.between(self.labels).to_json(),
             "support": self.support.intervals(),
             "inversions": [
-                {**asdict(one), "share_of_ensemble": self.share_of_ensemble(one)} for one in self.inversions
+                {**asdict(one), "share_of_ensemble": self.share_of_ensemble(one)} for one in self.inversions[:LISTED]
             ],
             "ensemble": len(self.ensemble),
             "versions": versions(),

@@ -148,7 +148,7 @@ class PairChooser:
 
 def _cells(returns: np.ndarray, violations: np.ndarray) -> list[list[np.ndarray]]:
     """The rows with each violation count, or range of costs, in each range of returns that occurs with it."""
-    values = bradley_terry.thinned(np.unique(violations), bradley_terry.COUNT_STEPS + 1)
+    values = bradley_terry.thinned(violations, bradley_terry.COUNT_STEPS + 1)
     strips = np.searchsorted(values, violations, side="right")
     edges = np.linspace(returns.min(), returns.max(), RETURN_CELLS + 1)[1:-1]
     columns = np.searchsorted(edges, returns, side="right")

@@ -10,14 +10,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
-from perepisode.preferences.bradley_terry import thinned
+from perepisode.preferences.bradley_terry import spread, thinned
 from perepisode.preferences.fit import Preferences
 from perepisode.preferences.support import Inversion, LabelSupport, Utility, inversions
 from perepisode.report.drawing.canvas import Drawing, sheet, standalone, style, to_svg
 from perepisode.report.style import EDGE, INK, OVER, PAPER, TEXT, dilemma_name, violation_name
 from perepisode.runs import write_atomically
 
-MOST_SLICES, LOWEST_SLICES = 7, 4  # numbers of violations that are drawn, and how many of them are the lowest
+STRIPS, MOST_SLICES, LOWEST_SLICES = 13, 7, 4  # numbers of violations that are drawn; how many slices are the lowest
 CAPTION = (
     "Utility fitted to labels. Dots are judged episodes. Hatched and dotted: no label supports the utility there. "
     "Red: more violations are preferred to fewer."
@@ -34,8 +34,9 @@ def write(preferences: Preferences, path: Path) -> Path:
 
 def utility(u: Utility, support: LabelSupport, dilemma: str, preferences: Preferences | None = None) -> Drawing:
     """The plane above its slices.  With `preferences`, slices have bands: the central 90 % of the ensemble."""
-    returns, values = support.grid()
     found = inversions(u, support)
+    returns, examined = support.grid()
+    values = np.union1d(thinned(examined, STRIPS), [count for one in found[:1] for count in (one.fewer, one.more)])
     z, held = u(*np.meshgrid(returns, values)), support(returns, values[:, None])
     figure, (plane, slices) = sheet(6.4, 2, sharex=True, height_ratios=(1, 1.5))
     _plane(plane, returns, values, z, held, support, found)
@@ -69,8 +70,8 @@ def _plane(
     at = np.abs(support.violations[:, None] - values).argmin(axis=1)
     jitter = np.random.default_rng(0).uniform(-0.3, 0.3, len(at))
     axes.plot(support.returns, at + jitter, "o", ms=2.5, color=INK, mec=PAPER, mew=0.4, alpha=0.9)
-    for one in found:
-        strip = int(np.abs(values - one.more).argmin())
+    for one in (one for one in found if one.more in values):
+        strip = np.searchsorted(values, one.more)
         axes.plot([one.low, one.high], [strip, strip], color=OVER, lw=2.2, solid_capstyle="round")
     if found:
         axes.set_title("red: preferred to fewer", loc="right", fontsize=8, color=OVER)
@@ -85,9 +86,10 @@ def _slices(
     axes: Axes, returns: np.ndarray, values: np.ndarray, z: np.ndarray, held: np.ndarray, found: list[Inversion],
     preferences: Preferences | None,
 ) -> None:  # fmt: skip
-    lowest = min(LOWEST_SLICES, len(values))
-    shown = np.append(np.arange(lowest), thinned(np.arange(lowest, len(values)), MOST_SLICES - lowest))
-    for index, (value, row, known) in zip(shown, zip(values[shown], z[shown], held[shown])):
+    worst = [np.searchsorted(values, count) for one in found[:1] for count in (one.fewer, one.more)]
+    highest = spread(np.arange(LOWEST_SLICES, len(values)), MOST_SLICES - LOWEST_SLICES)
+    for index in np.unique([*np.arange(len(values))[:LOWEST_SLICES], *highest, *worst]).astype(int):
+        value, row, known = float(values[index]), z[index], held[index]
         colour = mpl.colormaps["viridis"](0.05 + 0.85 * index / max(1, len(values) - 1))
         axes.plot(returns, row, color=colour, lw=1.1, ls=":")
         axes.plot(returns, np.where(known, row, np.nan), color=colour, lw=2.2, label=_written(value))
@@ -96,7 +98,7 @@ def _slices(
             axes.fill_between(returns, *np.where(known, band, np.nan), color=colour, alpha=0.15, lw=0)
     for one in found[:1]:
         top = z[np.abs(values - one.more).argmin(), np.abs(returns - one.at_return).argmin()]
-        text = f"u({one.more:g}) > u({one.fewer:g})"
+        text = f"u({_written(one.more)}) > u({_written(one.fewer)})"
         axes.annotate(text, (one.at_return, top), (0, 8), textcoords="offset points", color=OVER, ha="center")
         axes.plot([one.at_return], [top], "o", color=OVER, ms=5)
     axes.text(0.01, 0.98, "dotted: no label supports it", transform=axes.transAxes, va="top", fontsize=8, color=TEXT)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perepisode.preferences.bradley_terry import thinned
+from perepisode.preferences.bradley_terry import are_counts, thinned
 from perepisode.preferences.labels import Label
 from perepisode.report.formatting import number
 
-NEAR = 0.1  # of the range of judged returns; for costs, also of the range of judged costs
-NEAR_COUNT = 0.5  # less than one violation: only episodes with the same count
+NEAR = 0.1  # of the range of judged returns, of a count of violations, and of the range of judged costs
+NEAR_COUNT = 0.5  # at least; less than one violation: only episodes with the same count
 ENOUGH = 3  # judged episodes near a point
 NEGLIGIBLE = 0.01  # of the range of judged returns: an excess below it is rounding
-MOST_COUNTS = 13  # values of violations at which a utility is examined
+EXAMINED, SPREAD = 40, 13  # numbers of violations at which a utility is examined: of those judged, and between them
 RETURNS = 61
 
 Utility = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of return and violations
@@ -27,8 +27,8 @@ class LabelSupport:
 
     A point (R, v) is supported if at least three judged episodes are near it and one of these was compared with an
     episode of another number of violations.  Near means a return within a tenth of the range of judged returns and the
-    same count; costs that are no counts may differ by a tenth of their range.  A fit has no evidence elsewhere: what it
-    says there follows from its features and its prior alone.
+    same count, or from ten on a count within a tenth of it; costs that are no counts may differ by a tenth of their
+    range.  A fit has no evidence elsewhere: what it says there follows from its features and its prior alone.
     """
 
     returns: np.ndarray  # float[episode]
@@ -54,28 +54,26 @@ class LabelSupport:
     def __call__(self, returns: np.ndarray, violations: np.ndarray) -> np.ndarray:
         returns, violations = np.broadcast_arrays(returns, violations)
         near = np.abs(returns[..., None] - self.returns) <= self.near_return
-        near &= np.abs(violations[..., None] - self.violations) <= self.near_violations
+        near &= np.abs(violations[..., None] - self.violations) <= self._near_violations(violations)[..., None]
         return (near.sum(axis=-1) >= ENOUGH) & (near & self.across).any(axis=-1)
 
     @property
     def near_return(self) -> float:
         return NEAR * float(np.ptp(self.returns))
 
-    @property
-    def near_violations(self) -> float:
-        return NEAR_COUNT if self.counts else NEAR * float(np.ptp(self.violations))
-
-    @property
-    def counts(self) -> bool:
-        """Whether violations are counted, rather than costs summed."""
-        return bool((self.violations == np.round(self.violations)).all())
+    def _near_violations(self, violations: np.ndarray) -> np.ndarray:
+        near_counts = np.maximum(NEAR_COUNT, NEAR * violations)
+        return near_counts if are_counts(self.violations) else NEAR * np.ptp(self.violations) + 0 * violations
 
     def grid(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns, a little beyond those judged, and violations, up to two beyond the worst judged episode."""
+        """Returns, a little beyond those judged, and violations: those judged, some between them and two beyond."""
         low, high, worst = self.returns.min(), self.returns.max(), self.violations.max()
         margin = NEAR * (high - low)
-        values = np.arange(worst + 3) if self.counts else np.linspace(0, 1.2 * worst, MOST_COUNTS)
-        return np.linspace(low - margin, high + margin, RETURNS), thinned(values, MOST_COUNTS)
+        spread, beyond = np.linspace(0, worst, SPREAD), [1.1 * worst, 1.2 * worst]
+        if are_counts(self.violations):
+            spread, beyond = spread.round(), [worst + 1, worst + 2]
+        values = np.unique([*thinned(self.violations, EXAMINED), *spread, *beyond])
+        return np.linspace(low - margin, high + margin, RETURNS), values
 
     def intervals(self) -> list[dict[str, float]]:
         """The supported returns at each number of violations of the grid, from the lowest to the highest."""
