@@ -182,9 +182,11 @@ def test_one_answer_for_a_double_click_a_held_key_and_a_second_tab(browser, tabl
             "state = {...state, pair: {...state.pair, id: stale}}; shownAt = -1e9; answer('right')"
         )
         rater.wait("!busy && state.pair.id !== stale")
+        assert "Not saved: this pair was taken back or answered elsewhere." in rater.said()
+        assert "Saved: right is better." not in rater.said()
         assert [label.answer for label in command.stored()] == ["left"]
         assert rater.count.startswith("1 of 100")
-        assert browser.errors() == []
+        assert [error for error in browser.errors() if "409 (Conflict)" not in error] == []
 
 
 def test_ctrl_c_ends_cleanly_while_a_film_is_made(table, tmp_path):
@@ -229,6 +231,19 @@ def test_both_episodes_play_step_and_scrub(browser, table, tmp_path):
         addresses = browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)")
         assert addresses
         assert all(address.startswith((command.address, "data:")) for address in addresses)
+
+
+def test_a_speed_that_was_chosen_with_the_mouse_does_not_keep_the_arrow_keys(browser, table, tmp_path):
+    """With the keyboard they go on choosing: an arrow must not become an answer half way through the speeds."""
+    with labelling_at(table, tmp_path / "labels.jsonl", "--rater", "Ada") as command:
+        rater = Rater(browser, command.address)
+        chosen = "speed.dispatchEvent(new Event('change')); shownAt = -1e9"
+        browser.run(f"speed.focus(); {chosen}")
+        browser.press("ArrowLeft")
+        assert browser.run("return document.activeElement === speed && !busy && state.answered") == 0
+        browser.run(f"speed.dispatchEvent(new Event('pointerdown')); {chosen}")
+        rater.answer("left", by="key")
+        assert [label.answer for label in command.stored()] == ["left"]
 
 
 def test_text_from_files_and_raters_is_shown_as_text(browser, tmp_path):

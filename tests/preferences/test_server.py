@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import socket
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -116,13 +117,26 @@ def test_the_token_is_compared_in_constant_time(client, monkeypatch):
     assert compared == [(TOKEN.encode(), TOKEN.encode())]
 
 
-@pytest.mark.parametrize("host", [None, "", "evil.example", "evil.example:80", "127.0.0.1.evil.example", "127.0.0.2"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        None, "", "evil.example", "evil.example:80", "127.0.0.1.evil.example", "127.0.0.2", "127.0.0.1:80/a",
+        "127.0.0.1:x", "127.0.0.1:80@evil.example", "user@localhost",
+    ],
+)  # fmt: skip
 def test_a_name_that_was_rebound_to_this_address_is_refused(client, host):
     """DNS rebinding: the page of evil.example, whose name now means 127.0.0.1, has the same origin as the server."""
     assert client.send("GET", "", Host=host)[0] in (400, 403)
     if host is not None:  # else the server ends the connection before it has read the body
         assert labelled(client, Host=host, Origin=f"http://{host}") in (400, 403)
     assert client.stored() == []
+
+
+def test_the_token_is_looked_for_in_the_path_and_nowhere_else(client):
+    for host in (f"127.0.0.1:80/{TOKEN}/", f"127.0.0.1:{client.port}/{TOKEN}"):
+        assert client.send("GET", "/wrong/", token=None, Host=host)[0] == 403
+    for path in ("*", "/", "//", f"//evil.example/{TOKEN}/state?rater=Ada", f"http://127.0.0.1:{client.port}/{TOKEN}/"):
+        assert client.send("GET", path, token=None)[0] == 403
 
 
 def test_a_forwarded_port_works(client):
@@ -241,7 +255,7 @@ def test_an_answer_that_is_not_stored_is_not_confirmed(client, monkeypatch):
     monkeypatch.setattr(labels, "append", full)
     status, answer = client.post("answer", {"rater": "Ada", "pair": client.pair(), "answer": "left"})
     assert status == 500
-    assert "No space left on device" in answer["error"]
+    assert answer["error"] == "No space left on device"
 
 
 def test_the_same_answer_from_many_tabs_at_once_is_stored_once(client):
@@ -306,7 +320,7 @@ def test_a_hostile_labels_file_is_refused_in_one_line(tmp_path, case):
     ("words", "reason"),
     [
         (["none.parquet"], "does not exist"),
-        ([labelling.TABLE, "--out", "none/labels.jsonl"], "the folder none does not exist"),
+        ([labelling.TABLE, "--out", "none/labels.jsonl"], "none does not exist; create it"),
         ([labelling.TABLE, "--out", "."], "is a folder"),
         ([labelling.TABLE, "--rater", "a\nb"], "printable characters"),
         ([labelling.TABLE, "--dilemma", "no_killing"], "has no column violations_no_killing"),
@@ -317,6 +331,20 @@ def test_wrong_options_are_refused_in_one_line(tmp_path, monkeypatch, words, rea
     monkeypatch.chdir(tmp_path)
     assert reason in refused("label", *words, "--no-browser")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anybody_labels(tmp_path, monkeypatch):
+    path = tmp_path / "labels.jsonl"
+    asked = []
+    monkeypatch.setattr("os.access", lambda *given: asked.append(given))
+    assert "cannot be written; give another --out" in refused("label", labelling.TABLE, "--out", path, "--no-browser")
+    path.touch()
+    assert "cannot be written" in refused("label", labelling.TABLE, "--out", path, "--no-browser")
+    assert asked == [(tmp_path, os.W_OK), (path, os.W_OK)]
+    monkeypatch.undo()
+    path.unlink()
+    path.symlink_to(tmp_path / "none" / "labels.jsonl")
+    assert "none does not exist; create it" in refused("label", labelling.TABLE, "--out", path, "--no-browser")
 
 
 def test_a_missing_server_library_is_named_with_its_extra(monkeypatch):

@@ -12,17 +12,19 @@ let state = null, players = [], busy = false, shownAt = 0;
 // ---- talking to the server
 
 async function send(address, fields) { // the next state; null if there is none, with the reason on the page
+  const failed = fields ? "Not saved" : "Not loaded";
   busy = true;
   try {
     const post = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(fields) };
     const response = await fetch(address, fields && post);
     const answer = await response.json().catch(() => ({ error: `the server answered with status ${response.status}` }));
-    if (response.status === 409) { trouble(`Not saved: ${answer.error}.`); return refresh(); }
-    if (!response.ok) return trouble(`Not saved: ${answer.error}.`);
+    if (!response.ok) trouble(`${failed}: ${answer.error}.`);
+    if (response.status === 409) return await refresh();
+    if (!response.ok) return null;
     trouble("");
     return answer;
   } catch {
-    return trouble("Not saved: the server does not answer. Start the command again and open the new address; earlier labels are on disk.");
+    return trouble(`${failed}: the server does not answer. Start the command again and open the new address; earlier labels are on disk.`);
   } finally { busy = false; }
 }
 async function refresh() {
@@ -31,6 +33,8 @@ async function refresh() {
 }
 function trouble(text) { $("#trouble").textContent = text; $("#trouble").hidden = !text; return null; }
 
+function say(text) { $("#said").textContent = $("#trouble").hidden ? text : ""; }
+
 async function start() {
   if (!rater) return $("#ask").showModal();
   show(await send("state?rater=" + encodeURIComponent(rater)));
@@ -38,13 +42,13 @@ async function start() {
 async function answer(given) {
   if (busy || !state?.pair || performance.now() - shownAt < REST) return;
   const next = await send("answer", { rater, pair: state.pair.id, answer: given });
-  if (next) $("#said").textContent = `Saved: ${WORDS[given]}.`;
+  say(`Saved: ${WORDS[given]}.`);
   show(next);
 }
 async function undo() {
   if (busy || !state?.last) return;
   const taken = state.last.answer, next = await send("undo", { rater, label: state.last.id });
-  if (next) $("#said").textContent = `Taken back: ${WORDS[taken]}.`;
+  say(`Taken back: ${WORDS[taken]}.`);
   show(next);
 }
 
@@ -166,6 +170,10 @@ $("#ask form").onsubmit = event => {
   $("#ask").close();
   start();
 };
+const speed = $(".speed"); // after a choice with the mouse the arrow keys answer; with the keyboard they go on choosing
+speed.addEventListener("pointerdown", () => { speed.dataset.pointed = ""; });
+speed.addEventListener("keydown", () => { delete speed.dataset.pointed; });
+speed.addEventListener("change", () => { if ("pointed" in speed.dataset) speed.blur(); });
 for (const button of document.querySelectorAll("button")) // so that space plays afterwards
   button.addEventListener("click", event => { if (event.detail) button.blur(); });
 addEventListener("keydown", event => {

@@ -1,5 +1,6 @@
 """`perepisode label`: a rater compares episodes of a table on a local page, and each answer is a line of a file."""
 
+import os
 import secrets
 import sys
 import webbrowser
@@ -33,8 +34,11 @@ def label(
     """Serve the page until Ctrl-C; the labels that the file then has."""
     if out.is_dir():
         raise ConfigError(f"{out} is a folder; give a file in it, for example --out {out / 'labels.jsonl'}")
-    if not out.parent.is_dir():
-        raise ConfigError(f"the folder {out.parent} does not exist; create it, or give another --out")
+    folder = out.resolve().parent
+    if not folder.is_dir():
+        raise ConfigError(f"the folder {folder} does not exist; create it, or give another --out")
+    if not os.access(out if out.exists() else folder, os.W_OK):
+        raise ConfigError(f"{out} cannot be written; give another --out")
     table = episodes.read(tables)
     chooser = PairChooser(table, dilemma or only_dilemma(table), seed, strategy)  # pyright: ignore[reportArgumentType]
     session = Session(table, chooser, out, pairs)

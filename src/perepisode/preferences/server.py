@@ -14,6 +14,7 @@ other page can read an answer.
 import asyncio
 import contextlib
 import json
+import re
 import secrets
 import socket
 import time
@@ -37,7 +38,7 @@ from perepisode.preferences import labels
 from perepisode.preferences.session import Session, UnknownPair
 
 HOST = "127.0.0.1"
-HOSTS = (HOST, "localhost")  # localhost: a forwarded port
+OWN_ADDRESS = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")  # localhost: a forwarded port
 MAX_BODY = 4096  # bytes
 FILM_SECONDS = 0.5  # a request waits for a film; a browser has six connections, which must not all wait
 HEADERS = {
@@ -118,9 +119,9 @@ def app(session: Session, token: str, page: str) -> Starlette:
 def refused(request: Request, token: str) -> tuple[int, str] | None:
     """Status and reason if this request may not be answered."""
     host = request.headers.get("host", "")
-    if host.partition(":")[0] not in HOSTS:
+    if not OWN_ADDRESS.fullmatch(host):
         return 403, "this server answers only to its own address"
-    given = request.url.path.split("/")[1]
+    given = request.scope["path"].lstrip("/").partition("/")[0]  # request.url would contain what the host header says
     if not secrets.compare_digest(given.encode(), token.encode()):
         return 403, "the address has no valid token; use the one that `perepisode label` printed"
     if request.method == "POST":
@@ -170,7 +171,7 @@ async def _answered(call: Callable[[], dict[str, Any]]) -> Response:
     except UnknownPair:
         raise HTTPException(409, "this pair was taken back or answered elsewhere") from None
     except (ConfigError, OSError) as error:
-        raise HTTPException(500, safe_io.one_line(error)) from None
+        raise HTTPException(500, safe_io.one_line(getattr(error, "strerror", None) or error)) from None
 
 
 def bind(port: int) -> socket.socket:
