@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.preferences.made_up import judged, label, plane
 
 from perepisode.preferences import agreement, raters
 from perepisode.preferences.agreement import cohen_kappa, krippendorff_alpha
+from tests.preferences.made_up import judged, label, plane
 
 # Krippendorff (2011), "Computing Krippendorff's alpha-reliability", data of four observers with missing values
 FOUR_OBSERVERS = """1 2 3 3 2 1 4 1 2 . . .

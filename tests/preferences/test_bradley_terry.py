@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from tests.preferences.made_up import judged, label, plane
 
 from perepisode.methods import esr_distilled
 from perepisode.preferences import bradley_terry, raters
 from perepisode.preferences.bradley_terry import Answers, Features
+from tests.preferences.made_up import judged, label, plane
 
 ANSWERS = ("left", "right", "equal", "both_unacceptable")
 

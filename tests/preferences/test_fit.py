@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from matplotlib import collections
-from tests.preferences.made_up import judged, label, plane
 
 from perepisode import cli
 from perepisode.config import ConfigError
@@ -15,6 +14,7 @@ from perepisode.preferences import bradley_terry, fit, labels, picture, raters
 from perepisode.preferences.support import LabelSupport, inversions
 from perepisode.report.drawing.canvas import style
 from perepisode.report.statistics import distilled
+from tests.preferences.made_up import judged, label, plane
 
 
 def write(path, some):

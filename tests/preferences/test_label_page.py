@@ -14,12 +14,12 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from tests.browser import CHROMIUM, DRIVER, Browser
-from tests.preferences import labelling
 
 import perepisode
 from perepisode.evaluation import episodes
 from perepisode.preferences import labels
+from tests.browser import CHROMIUM, DRIVER, Browser
+from tests.preferences import labelling
 
 pytestmark = [
     pytest.mark.browser,

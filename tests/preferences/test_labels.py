@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.preferences.made_up import episode, label, plane, table
 
 from perepisode.config import ConfigError
 from perepisode.preferences import labels
 from perepisode.preferences.labels import Label, Undo
+from tests.preferences.made_up import episode, label, plane, table
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import sys
 
 import numpy as np
 import pytest
-from tests.preferences.made_up import plane, table
 
 from perepisode.config import ConfigError
 from perepisode.preferences import raters
 from perepisode.preferences.pairs import PairChooser
+from tests.preferences.made_up import plane, table
 
 TABLE = table(*plane())
 PARAMETERS = [("active", 0.1), ("random", 0.1), ("active", 0.5)]

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 import pytest
-from tests.boundary.command_line import answer as command
-from tests.boundary.command_line import refused
-from tests.preferences import labelling
 
 from perepisode import lazy
 from perepisode.preferences import films, labels, server
+from tests.boundary.command_line import answer as command
+from tests.boundary.command_line import refused
+from tests.preferences import labelling
 
 TOKEN = "a-token-of-this-test"
 POSTS = ("answer", "undo")

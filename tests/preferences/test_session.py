@@ -3,12 +3,12 @@
 from threading import Event
 
 import pytest
-from tests.preferences import labelling
 
 from perepisode.config import ConfigError
 from perepisode.evaluation.episodes import complete
 from perepisode.preferences import films, labels
 from perepisode.preferences.session import UnknownPair
+from tests.preferences import labelling
 
 
 @pytest.fixture(scope="module")

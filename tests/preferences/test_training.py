@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from tests.preferences.made_up import judged
 
 from perepisode import safe_io
 from perepisode.config import EvalConfig
@@ -16,6 +15,7 @@ from perepisode.methods.esr_distilled import to_json
 from perepisode.preferences import fit, raters
 from perepisode.runs import Run
 from perepisode.training.train import TrainingOptions, train
+from tests.preferences.made_up import judged
 
 BUDGET, STEPS = 2, 480_000
 pytestmark = pytest.mark.xdist_group("preferences")
