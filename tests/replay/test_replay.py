@@ -21,7 +21,7 @@ from perepisode.replay import frames
 from perepisode.replay import page as shown_page
 from perepisode.replay.episode import differences, replay
 from perepisode.replay.penalty_trace import penalty_trace
-from perepisode.replay.selection import CANDIDATES, SelectedEpisode, select, worst_first
+from perepisode.replay.selection import CANDIDATES, SelectedEpisode, long_with_one, select, worst_first
 from perepisode.replay.watch import watch
 from perepisode.runs import Run, RunFolder, save_policy
 from perepisode.training import population, update
@@ -164,6 +164,13 @@ def test_a_truncated_episode_is_detected(table):
 def test_the_worst_come_first():
     table = pd.DataFrame({"violations": [1, 3, 0, 3, 3], "return": [5.0, 2.0, 0.0, 1.0, 1.0]})
     assert worst_first(table) == [3, 4, 1, 0, 2]
+
+
+def test_abstentions_are_looked_for_in_long_episodes_of_agents_with_a_budget():
+    methods = ["ser", "esr", "esr", "saute", "esr"]
+    table = pd.DataFrame({"method": methods, "violations": [1, 1, 0, 1, 1], "length": [9, 4, 9, 6, 6]})
+    assert long_with_one(table) == [3, 4, 1]
+    assert long_with_one(table[:1]) == [0]
 
 
 def test_the_page_shows_the_worst_episodes_as_reproduced(home, table, tmp_path):

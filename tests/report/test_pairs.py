@@ -116,6 +116,17 @@ def test_margins_are_stated_or_come_from_the_agents():
     assert study(FOUR, AnalysisPlan(margin=5.0)).view("violations").return_margin == 5.0
 
 
+def test_a_share_describes_a_pair_only_if_it_shows_the_same():
+    given = Episodes(table_of(FOUR), 60.0, plan=AnalysisPlan(pairs=(("A", "B"),)))
+    (pair,) = pairs.compared(given.view("violations")).pairs
+    pair = pair.oriented
+    assert (pair.one.method, pair.other.method) == ("A", "B")  # 0 and 3 of 30 episodes over 60
+    for difference, p, describes in ((0.1, 0.01, True), (0.1, 0.5, False), (-0.1, 0.01, False), (0.1, NAN, True)):
+        stated = pair._replace(over=pair.over._replace(difference=difference, p=p))
+        assert stated.worse_by_share == describes
+    assert not pair._replace(over=None).worse_by_share
+
+
 def test_an_agent_with_a_per_episode_budget_is_compared_alone():
     """Three tests, not six."""
     returns = [20.0, 20.5, 21.0]

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ import tiny
 from perepisode.config import ConfigError
 from perepisode.runs import file_lock
 from perepisode.study import local, overview, plan, state
-from perepisode.study.task_folder import TaskFolder
+from perepisode.study.task_folder import STALE_SECONDS, TaskFolder
 
 pytestmark = pytest.mark.processes
 
@@ -43,6 +44,11 @@ with folder.at_work():
         folder.finish(seconds=0.3, after=after)
     elif ending == "killed":
         os.kill(os.getpid(), 9)
+    elif ending == "stopped" and not (folder.path / "again").exists():
+        (folder.path / "again").touch()
+        sys.exit(75)
+    elif ending == "stopped":
+        folder.finish(seconds=0.3, after=after)
     elif ending == "dead at once":
         os._exit(3)
     else:
@@ -119,6 +125,27 @@ def test_a_failed_pack_does_not_stop_the_rest(stand_in, ending):
     assert stand_in() == 0  # the next start retries only what failed
     again = [name for name, _ in started(stand_in.out)][4:]
     assert again == ["train-01", "distill-temptation", "distilled-01", "report"]
+
+
+def test_a_task_whose_worker_alone_was_stopped_resumes_in_the_same_start(stand_in):
+    assert stand_in(train_01="stopped") == 0
+    assert [name for name, _ in started(stand_in.out)].count("train-01") == 2
+
+
+def test_a_worker_lives_while_its_process_or_its_heartbeat_does(tmp_path):
+    folder = TaskFolder(tmp_path)
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # a zombie until somebody waits for it
+    here, now = socket.gethostname(), time.time()
+    for host, pid, seconds, alive in (
+        (here, os.getpid(), 10**6, True),  # its process is known to live, whatever the clock says
+        (here, ended.pid, 0, False),
+        ("elsewhere", ended.pid, STALE_SECONDS - 10, True),
+        ("elsewhere", os.getpid(), STALE_SECONDS + 10, False),
+    ):
+        (tmp_path / "beat").write_text(json.dumps({"host": host, "pid": pid, "time": now - seconds}))
+        assert (folder.beat is not None) == alive, (host, pid, seconds)
+    ended.wait()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Packing and the plan: what trains together, what fits in memory, and the dependencies of tasks."""
 
 import json
+import os
 from collections import Counter
 from dataclasses import replace
 
@@ -100,6 +101,20 @@ def test_the_fastest_size_of_a_benchmark_is_limited_to_what_fits():
 def test_measured_memory_is_preferred_to_the_estimate():
     run = matrix.paper()[0]
     assert packing.largest(run, H200, packing.BenchResult(1e6, 139 * packing.GIB / 10)) == 8
+
+
+def test_packs_fit_the_smallest_gpu_that_is_used(tmp_path, monkeypatch):
+    driver = tmp_path / "nvidia-smi"
+    driver.write_text("#!/bin/sh\nprintf '81920\\n40960\\n81920\\n'\n")
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert packing.this_machine() == packing.Device("gpu", 3, 40 * packing.GIB)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    assert packing.this_machine() == packing.Device("gpu", 2, 80 * packing.GIB)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert packing.this_machine().kind == "cpu"
 
 
 def test_bench_figures(tmp_path):

@@ -147,6 +147,12 @@ def test_more_runs_than_lines_are_shown_as_means(monkeypatch):
     assert sum("γ=1" in line for line in rendered(live)) == 4
 
 
+def test_a_mean_over_seeds_counts_zeros_and_no_missing_values():
+    rows = [{"violations": 0.0, "return": None}, {"violations": 1.0, "return": 3.0}, {"violations": 4.0}]
+    found = progress.by_arm(["a", "a", "b"], rows)
+    assert [(row["violations"], row["return"]) for row in found.values()] == [(0.5, 3.0), (4.0, None)]
+
+
 def swept(**settings) -> Run:
     return replace(RUNS[2], config=replace(TEMPTATION_PPO, **settings))
 

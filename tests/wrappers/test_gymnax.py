@@ -111,6 +111,10 @@ def test_rewards_of_an_episode_sum_to_the_utility_of_its_totals(setting, five):
     check_sums(play(env), setting)
 
 
+def test_a_time_limit_that_is_no_end_for_the_trainer_begins_the_next_episode_too():
+    check_sums(play(EpisodeBudget(Script(), time_limit_ends=False, **SETTINGS[0])), SETTINGS[0])
+
+
 def test_a_leak_over_a_reset_is_found(monkeypatch):
     monkeypatch.setattr(BudgetState, "kept", lambda self, where: self)
     with pytest.raises(AssertionError):

@@ -94,11 +94,6 @@ class Pair(NamedTuple):
     def on(self, axis: Axis) -> Equivalence:
         return self.returns if axis is RETURN else self.means
 
-    @property
-    def comparable(self) -> bool:
-        """Whether the agents are not known to differ in both means: else a heavier tail may just be a larger mean."""
-        return not (self.returns.detectable and self.means.detectable)
-
 
 class Compared(NamedTuple):
     """The comparisons of a view; a focal agent is the first of each pair."""
