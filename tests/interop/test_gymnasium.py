@@ -418,11 +418,19 @@ def test_a_recorder_drops_the_episodes_that_a_masked_reset_interrupts(mode, tmp_
     assert envs.table()[["env_index", "violations", "length"]].to_numpy().tolist() == [[0, 5, 5], [1, 5, 5]]
 
 
-def test_a_vector_can_truncate_episodes_early():
-    envs = gymnasium.make_vec("perepisode/Temptation-v0", num_envs=2, max_episode_steps=3, **OPTIONS)
+@pytest.mark.parametrize(("mode", "cut"), [(NEXT_STEP, [3, 7]), (SAME_STEP, [3, 6]), (DISABLED, [3, 6])])
+def test_a_vector_can_truncate_episodes_early(mode, cut):
+    """In NEXT_STEP a step of its own begins the next episode."""
+    options = {"max_episode_steps": 3, "autoreset_mode": mode}
+    envs = gymnasium.make_vec("perepisode/Temptation-v0", num_envs=2, **options, **OPTIONS)
     envs.reset(seed=0)
-    cut = [envs.step(np.zeros(2, int))[3].all() for _ in range(7)]
-    assert cut == [False, False, True, False, False, False, True]
+    found = []
+    for step in range(1, 8):
+        truncated = envs.step(np.zeros(2, int))[3]
+        found += [step] if truncated.all() else []
+        if mode is DISABLED and truncated.any():
+            envs.reset(options={"reset_mask": truncated})
+    assert found == cut
 
 
 def test_invalid_arguments_are_refused(tmp_path):

@@ -12,7 +12,7 @@ import numpy as np
 
 from perepisode.config import ETHICAL_PENALTY, ConfigError
 from perepisode.evaluation.episodes import read
-from perepisode.lazy import jax, jnp
+from perepisode.lazy import jax, jnp, optax
 from perepisode.methods.esr_distilled import POOL, Distilled, to_json
 from perepisode.runs import versions, write_atomically
 
@@ -132,8 +132,6 @@ def bradley_terry(utility: Distilled, winners: jax.Array, losers: jax.Array) -> 
 
 def fit(random, winners: np.ndarray, losers: np.ndarray, returns: np.ndarray, steps: int = 2000) -> Distilled:
     """Minimise Eq. 6 with Adam, then shift to u(0, 0) = 0 and scale to unit slope in the return of clean episodes."""
-    import optax
-
     inputs = np.concatenate([winners, losers])
     std = np.where(inputs.std(axis=0) > 0, inputs.std(axis=0), ETHICAL_PENALTY)
     start = _initial(random, inputs.mean(axis=0), std)
