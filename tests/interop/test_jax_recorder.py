@@ -25,7 +25,11 @@ def adapter():
     return gymnax.make(Cliff(), step_api="5-tuple")
 
 
-def scanned(body=lambda info: None):
+def reset_keys():
+    return jnp.stack([key_of(SEED + i) for i in range(NUM_ENVS)])
+
+
+def scanned(body=lambda info, action: None):
     """The info of every step, [time, env]; `body` is called in the body of the scan."""
     env, params = adapter()
 
@@ -33,12 +37,12 @@ def scanned(body=lambda info: None):
     def whole(keys, actions):
         def one(state, action):
             _, state, _, _, info = jax.vmap(env.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
-            body(info)
+            body(info, action)
             return state, info
 
         return jax.lax.scan(one, jax.vmap(env.reset, in_axes=(0, None))(keys, params)[1], actions)[1]
 
-    return whole(jnp.stack([key_of(SEED + i) for i in range(NUM_ENVS)]), ACTIONS)
+    return whole(reset_keys(), ACTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +67,9 @@ def new(path, **columns):
     return JaxRecorder(adapter()[0], path, **{"method": "random", "seed": 0, **columns})
 
 
-def assert_equal(found, expected):
+def assert_equal(found, expected, without=("actions", "episode_key")):
     """The same rows, in columns of the same order and type; int32 counts need no float."""
+    expected = expected.drop(columns=list(without))
     pd.testing.assert_frame_equal(found[expected.columns], expected.reset_index(drop=True))
 
 
@@ -77,9 +82,32 @@ def test_two_lines_after_a_scan(expected, tmp_path):
 
 def test_two_lines_in_a_scan(expected, tmp_path):
     recorder = new(tmp_path / "inside.parquet")
-    scanned(recorder.add)
+    scanned(lambda info, _: recorder.add(info))
     recorder.write()
     assert_equal(episodes.read(tmp_path / "inside.parquet"), expected)
+
+
+def test_with_keys_and_actions_it_has_what_a_replay_needs(expected, tmp_path):
+    """The same bytes as Gymnasium's recorder, which reads the keys from the environments; also where parts join."""
+    inside = new(tmp_path / "inside.parquet", reset_keys=reset_keys())
+    scanned(lambda info, action: inside.add(info, actions=action))
+    info = jax.device_get(scanned())
+    parts = new(tmp_path / "parts.parquet", reset_keys=jax.random.key_data(reset_keys()))
+    for some in (slice(0, 3), slice(3, 20), slice(20, None)):
+        parts.add({name: values[some] for name, values in info.items()}, actions=ACTIONS[some])
+    for recorder in (inside, parts):
+        recorder.write()
+        assert_equal(episodes.read(recorder.path), expected, without=())
+
+
+def test_actions_and_keys_that_do_not_fit_are_refused(tmp_path):
+    info = jax.device_get(scanned())
+    with pytest.raises(ConfigError, match=r"actions are \(40,\); give one for each of \(40, 4\) steps"):
+        new(tmp_path / "a.parquet").add(info, actions=ACTIONS[:, 0])
+    with pytest.raises(ConfigError, match="actions in some calls only"):
+        new(tmp_path / "a.parquet").add(info, actions=ACTIONS).add(info)
+    with pytest.raises(ConfigError, match="3 reset_keys for 4 environments"):
+        new(tmp_path / "a.parquet", reset_keys=reset_keys()[:3]).add(info)
 
 
 def test_info_may_come_in_parts_and_with_more_axes_of_time(expected, tmp_path):

@@ -25,6 +25,7 @@ from perepisode.algorithms import AGENTS
 from perepisode.config import ConfigError, EvalConfig, canonical
 from perepisode.environments import check_env
 from perepisode.environments.base import EndCause, action_dtype
+from perepisode.environments.episode_keys import hexadecimal
 from perepisode.environments.reset_pool import episode_key, reset_key
 from perepisode.evaluation import episodes
 from perepisode.methods import Objective
@@ -224,8 +225,8 @@ def _table(agents, config: EvalConfig, program, members: Population, stats, acti
         for name, counts in totals.info.items():
             table[f"info_{name}"] = counts
         keys = jax.vmap(partial(episode_key, members.keys[index]))(jnp.asarray(totals.episode_id))
-        table["reset_key"] = _hex(jax.vmap(reset_key)(keys))
-        table["episode_key"] = _hex(keys)
+        for name, drawn in (("reset_key", jax.vmap(reset_key)(keys)), ("episode_key", keys)):
+            table[name] = hexadecimal(np.asarray(jax.random.key_data(drawn)))
         table["actions"] = [
             actions[t - n + 1 : t + 1, index, e].tobytes() for t, e, n in zip(steps, envs, totals.length)
         ]
@@ -256,10 +257,6 @@ def _utility(agent: Agent, totals) -> np.ndarray:
     if np.isfinite(objective.multiplier(dual)):
         return np.full(totals.task_return.shape, np.nan)
     return np.asarray(objective.episode_utility(dual, jax.tree.map(jnp.asarray, totals)), float)
-
-
-def _hex(keys: jax.Array) -> list[str]:
-    return [bytes(row).hex() for row in np.asarray(jax.random.key_data(keys)).astype(">u4").view(np.uint8)]
 
 
 def _read_existing(out: Path, config: EvalConfig) -> pd.DataFrame | None:

@@ -47,6 +47,11 @@ class EnvState:
         running, timeout = self.cause == EndCause.RUNNING, self.cause == EndCause.TIMEOUT
         return ~(running | timeout), timeout | (running & (self.time >= max_episode_steps))
 
+    @property
+    def episode_key(self) -> Key:
+        """The source of all randomness of this episode, which can be replayed from it and the actions."""
+        return reset_pool.episode_key(_key(self.key), self.episode_id)
+
 
 @pytree
 class TimeStep:
@@ -108,10 +113,10 @@ class AutoResetEnv:
 
     def reset(self, key: Key) -> tuple[jax.Array, EnvState]:
         """Begin the first episode of this key."""
-        key_data = _key_data(key)
-        env_state = _reset_state(self.env, key_data, jnp.int32(0))
+        words = key_words(key)
+        env_state = _reset_state(self.env, words, jnp.int32(0))
         zero, running = jnp.int32(0), jnp.int32(EndCause.RUNNING)
-        state = EnvState(env_state, env_state, jnp.zeros((), bool), key_data, zero, zero, jnp.float32(0), running)
+        state = EnvState(env_state, env_state, jnp.zeros((), bool), words, zero, zero, jnp.float32(0), running)
         return self.observe(env_state), state
 
     def step(self, state: EnvState, action: jax.Array, max_episode_steps: jax.Array | int) -> tuple[EnvState, TimeStep]:
@@ -139,8 +144,7 @@ class AutoResetEnv:
         self, state: EnvState, action: jax.Array, max_episode_steps: jax.Array | int
     ) -> tuple[EnvState, TimeStep]:
         """One step without a reset."""
-        episode = reset_pool.episode_key(_key(state.key), state.episode_id)
-        key = reset_pool.step_key(episode, state.time)
+        key = reset_pool.step_key(state.episode_key, state.time)
         env_state, outcome = self.env.step(key, state.env_state, _checked_action(action))
         outcome = jax.tree.map(jnp.asarray, outcome)  # an environment may return 0 or EndCause.RUNNING
         cost = state.cost + self.cost(outcome)
@@ -175,7 +179,7 @@ def _is_price(price: Any) -> bool:
     return isinstance(price, Real) and not isinstance(price, bool) and 0 <= float(price) < math.inf
 
 
-def _key_data(key: Key) -> jax.Array:
+def key_words(key: Key) -> jax.Array:
     """uint32[2]: a key, new-style or legacy and of any implementation, as numbers that every library can copy."""
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         key = jax.random.wrap_key_data(key)

@@ -20,6 +20,7 @@ from perepisode.config import ConfigError
 from perepisode.environments import ENVIRONMENTS
 from perepisode.environments.base import UNLIMITED_STEPS, Environment
 from perepisode.environments.check_env import array_type, refuse_negative_count
+from perepisode.environments.episode_keys import episode_keys
 from perepisode.interop import import_optional
 from perepisode.interop.autoreset import AutoResetEnv, EnvState
 from perepisode.lazy import jax, jnp
@@ -83,6 +84,11 @@ class Env(gymnasium.Env):
         if self.render_mode is None:
             return _warn_of_render_mode()
         return np.array(_program(self.autoreset).draw(_begun(self._state, "render")))
+
+    @property
+    def episode_keys(self) -> np.ndarray:
+        """uint32[1, 2]: the key of the current episode."""
+        return _episode_keys(_begun(self._state, "episode_keys"))
 
 
 class VectorEnv(gymnasium.vector.VectorEnv):
@@ -192,6 +198,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             return _warn_of_render_mode()
         return tuple(np.array(_program(self.autoreset).draw_all(_begun(self._state, "render"))))
 
+    @property
+    def episode_keys(self) -> np.ndarray:
+        """uint32[env, 2]: the key of every environment's current episode."""
+        return _episode_keys(_begun(self._state, "episode_keys"))
+
 
 class _Program:
     """The compiled functions, shared by all environments with equal settings."""
@@ -253,6 +264,10 @@ def _actions(given: Any, shape: tuple[int, ...], space: Any) -> np.ndarray:
             f"action {actions.min() if actions.min() < 0 else actions.max()} is unknown; choose from 0 to {space.n - 1}"
         )
     return actions.astype(np.int32)
+
+
+def _episode_keys(state: EnvState) -> np.ndarray:
+    return episode_keys(np.atleast_2d(state.key), np.atleast_1d(state.episode_id))
 
 
 def _draw_key(generator: np.random.Generator) -> np.ndarray:

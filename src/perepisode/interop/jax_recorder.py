@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from perepisode.config import ConfigError
-from perepisode.interop.recording import Recording, check_cost, known_columns, missing_cost
+from perepisode.environments.episode_keys import episode_keys, hexadecimal
+from perepisode.interop.autoreset import key_words
+from perepisode.interop.recording import Recording, check_cost, known_actions, known_columns, missing_cost
 from perepisode.lazy import jax
 
 
@@ -32,37 +35,54 @@ class JaxRecorder(Recording):
     def __init__(
         self,
         env: Any,
-        path: str | Path,
+        path: str | Path | None,
         *,
         method: str,
         seed: int,
         episodes_per_env: int | None = None,
+        reset_keys: Any = None,
         **columns: Any,
     ):
-        columns = {"method": method, "seed": seed, **known_columns(getattr(env, "autoreset", None)), **columns}
-        super().__init__(0, Path(path), columns, episodes_per_env)
+        autoreset = getattr(env, "autoreset", None)
+        columns = {"method": method, "seed": seed, **known_columns(autoreset), **columns}
+        super().__init__(0, None if path is None else Path(path), columns, episodes_per_env)
         self._sums: dict[str, np.ndarray] = {}
+        self._reset_keys = None if reset_keys is None else np.asarray(jax.vmap(key_words)(reset_keys))
+        self._action_type = known_actions(autoreset)
+        self._actions: list[list[np.ndarray]] | None = None  # of each running episode, in parts
 
-    def add(self, info: Mapping[str, Any], reward: Any = None, done: Any = None) -> JaxRecorder:
+    def add(self, info: Mapping[str, Any], reward: Any = None, done: Any = None, actions: Any = None) -> JaxRecorder:
         """Record steps, in their order: the last axis of every array is the environment, all others are time.
 
         The return sums `info["task_reward"]`, else `reward`.  Episodes end where `done`, by default where `info` has
         `terminated` or `truncated`.  Works in `jit` and `scan`, outside `vmap`: one recorder has one agent.
+
+        With the `actions` of every step, and the `reset_keys` that the first `reset` was given, the episodes of our
+        environments can be replayed.
         """
         from jax.core import Tracer
         from jax.experimental import io_callback
 
         steps, ended = _steps(info, reward, done)
+        if actions is not None and (np.shape(actions) != np.shape(ended) or self._action_type is None):
+            raise ConfigError(f"actions are {np.shape(actions)}; give one for each of {np.shape(ended)} steps, or none")
         if any(isinstance(array, Tracer) for array in (ended, *steps.values())):
-            io_callback(self._add, None, steps, ended, ordered=True)
+            io_callback(self._add, None, steps, ended, actions, ordered=True)
         else:
-            self._add(steps, ended)
+            self._add(steps, ended, actions)
         return self
+
+    def table(self) -> pd.DataFrame:
+        table = super().table()
+        if self._reset_keys is not None and len(table):
+            keys = episode_keys(self._reset_keys[table["env_index"]], table["episode_index"])
+            table["episode_key"] = hexadecimal(keys)
+        return table
 
     def wait(self) -> None:
         jax.effects_barrier()
 
-    def _add(self, steps: dict[str, Any], ended: Any) -> None:
+    def _add(self, steps: dict[str, Any], ended: Any, actions: Any) -> None:
         ended = np.asarray(ended, bool)
         ended = ended.reshape(-1, ended.shape[-1])
         columns = {name: _exact(values).reshape(ended.shape) for name, values in steps.items()}
@@ -73,15 +93,36 @@ class JaxRecorder(Recording):
         if not self._sums:
             self._sums = {name: np.zeros(envs, values.dtype) for name, values in columns.items()}
             self.finished = [0] * envs
+            self._actions = None if actions is None else [[] for _ in range(envs)]
+        if (actions is None) != (self._actions is None):
+            raise ConfigError("add() got actions in some calls only; give those of every step, or none")
+        if self._reset_keys is not None and len(self._reset_keys) != envs:
+            raise ConfigError(f"{len(self._reset_keys)} reset_keys for {envs} environments; give one for each")
         if envs != len(self.finished):
             raise ConfigError(f"add() got {envs} environments after {len(self.finished)}; use one recorder for each")
+        taken = None if actions is None else np.asarray(actions).reshape(ended.shape).astype(self._action_type)
+        begins = [0] * envs  # of the running episodes' actions in these steps
         for time, ends in enumerate(ended):
             for name, values in columns.items():
                 self._sums[name] += values[time]
             for env_index in np.flatnonzero(ends).tolist():
-                self.finish(env_index, {name: sums[env_index].item() for name, sums in self._sums.items()})
+                totals = {name: sums[env_index].item() for name, sums in self._sums.items()}
+                if taken is not None:
+                    totals["actions"] = self._end_actions(env_index, taken[begins[env_index] : time + 1, env_index])
+                    begins[env_index] = time + 1
+                self.finish(env_index, totals)
             for sums in self._sums.values():
                 sums[ends] = 0
+        if taken is not None and self._actions is not None:
+            for env_index, parts in enumerate(self._actions):
+                parts.append(taken[begins[env_index] :, env_index])
+
+    def _end_actions(self, env_index: int, last: np.ndarray) -> bytes:
+        """The actions of an episode whose last ones are these; the next episode has none yet."""
+        assert self._actions is not None
+        content = np.concatenate([*self._actions[env_index], last]).tobytes()
+        self._actions[env_index] = []
+        return content
 
 
 def _steps(info: Mapping[str, Any], reward: Any, done: Any) -> tuple[dict[str, Any], Any]:

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from perepisode.config import ConfigError
+from perepisode.environments.episode_keys import hexadecimal
 from perepisode.interop import SixValues, import_optional
-from perepisode.interop.recording import Recording, check_cost, known_columns, missing_cost
+from perepisode.interop.recording import Recording, check_cost, known_actions, known_columns, missing_cost
 
 gymnasium = import_optional("gymnasium", "recorder", "gymnasium")
 from perepisode.wrappers.gymnasium import layers  # noqa: E402  after the check that names the extra
@@ -43,25 +44,32 @@ def record(
         raise ConfigError("first is now called episodes_per_env; rename it")
     if any(isinstance(layer, SixValues) for layer in layers(env)):
         raise ConfigError("record() needs a step of five values; apply with_cost outside: with_cost(record(env, ...))")
-    known = known_columns(getattr(env.unwrapped, "autoreset", None))
-    columns = {"method": method, "seed": seed, **known, **columns}
+    autoreset = getattr(env.unwrapped, "autoreset", None)
+    columns = {"method": method, "seed": seed, **known_columns(autoreset), **columns}
     vector = isinstance(env, gymnasium.vector.VectorEnv)
-    recording = _Recording(env.num_envs if vector else 1, Path(path), columns, episodes_per_env)
+    num_envs = env.num_envs if vector else 1
+    recording = _Recording(num_envs, Path(path), columns, episodes_per_env, known_actions(autoreset))
     return (_VectorRecorder if vector else _Recorder)(env, recording)
 
 
 class _Recording(Recording):
     """The sums of the running episode of each environment, and a row for each finished one."""
 
-    def __init__(self, num_envs: int, path: Path, columns: dict[str, Any], episodes_per_env: int | None):
+    def __init__(self, num_envs: int, path: Path, columns: dict[str, Any], episodes_per_env: int | None, actions: Any):
         super().__init__(num_envs, path, columns, episodes_per_env)
         self.sums: list[dict[str, float]] = [{} for _ in range(num_envs)]
         self.ended = [False] * num_envs  # until the next episode begins
+        self.action_type = actions  # None if the episodes of this environment cannot be replayed
+        self.keys: list[str] = [""] * num_envs
+        self.actions: list[list[Any]] = [[] for _ in range(num_envs)]
 
-    def begin(self, env_index: int) -> None:
-        self.sums[env_index], self.ended[env_index] = {}, False
+    def begin(self, env_indices: list[int], env: Any) -> None:
+        """The next episode of these environments has begun."""
+        keys = hexadecimal(env.unwrapped.episode_keys) if self.action_type and env_indices else self.keys
+        for i in env_indices:
+            self.sums[i], self.ended[i], self.actions[i], self.keys[i] = {}, False, [], keys[i]
 
-    def add(self, env_index: int, reward: Any, info: dict[str, Any], ended: bool) -> None:
+    def add(self, env_index: int, action: Any, reward: Any, info: dict[str, Any], ended: bool) -> None:
         if "cost" not in info:
             raise missing_cost(info)
         if self.ended[env_index]:
@@ -72,9 +80,20 @@ class _Recording(Recording):
         sums = self.sums[env_index]
         for name, value in step.items():
             sums[name] = sums.get(name, 0) + value
+        if self.action_type:
+            self.actions[env_index].append(action)
         if ended:
-            self.finish(env_index, sums)
+            self.finish(env_index, {**sums, **self._for_replay(env_index)})
             self.sums[env_index], self.ended[env_index] = {}, True
+
+    def _for_replay(self, env_index: int) -> dict[str, Any]:
+        """Columns from which the episode can be replayed."""
+        if not self.action_type:
+            return {}
+        return {
+            "episode_key": self.keys[env_index],
+            "actions": np.array(self.actions[env_index], self.action_type).tobytes(),
+        }
 
 
 class _Recorder(gymnasium.Wrapper):
@@ -83,12 +102,13 @@ class _Recorder(gymnasium.Wrapper):
         self._recording = recording
 
     def reset(self, **given: Any):
-        self._recording.begin(0)
-        return self.env.reset(**given)
+        begun = self.env.reset(**given)
+        self._recording.begin([0], self.env)
+        return begun
 
     def step(self, action: Any):
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._recording.add(0, reward, info, bool(terminated or truncated))
+        self._recording.add(0, action, reward, info, bool(terminated or truncated))
         return observation, reward, terminated, truncated, info
 
     @property
@@ -111,20 +131,18 @@ class _VectorRecorder(gymnasium.vector.VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None):
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
-        for i in np.flatnonzero(mask):
-            self._recording.begin(int(i))
-        return self.env.reset(seed=seed, options=options)
+        begun = self.env.reset(seed=seed, options=options)
+        self._recording.begin(np.flatnonzero(mask).tolist(), self.env)
+        return begun
 
     def step(self, actions: Any):
         observation, reward, terminated, truncated, info = self.env.step(actions)
         ended = np.logical_or(terminated, truncated)
-        for i in range(self.num_envs):
-            if self._mode is NEXT_STEP and self._recording.ended[i]:
-                self._recording.begin(i)
-                continue  # this step only began the next episode
-            self._recording.add(i, reward[i], info_of(info, i), bool(ended[i]))
-            if ended[i] and self._mode is SAME_STEP:
-                self._recording.begin(i)
+        begun = np.array(self._recording.ended) & (self._mode is NEXT_STEP)  # this step only began the next episode
+        for i in np.flatnonzero(~begun).tolist():
+            self._recording.add(i, actions[i], reward[i], info_of(info, i), bool(ended[i]))
+        begun = ended if self._mode is SAME_STEP else begun
+        self._recording.begin(np.flatnonzero(begun).tolist(), self.env)
         return observation, reward, terminated, truncated, info
 
     @property

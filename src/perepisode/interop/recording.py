@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from perepisode.config import ConfigError
+from perepisode import settings
+from perepisode.config import ConfigError, canonical
+from perepisode.environments.base import Environment, action_dtype
 from perepisode.evaluation import episodes
+from perepisode.runs import versions
 
 
 class Recording:
     """One row for each finished episode of an agent, and the file for them."""
 
-    def __init__(self, num_envs: int, path: Path, columns: dict[str, Any], episodes_per_env: int | None):
-        if path.suffix != ".parquet":
+    def __init__(self, num_envs: int, path: Path | None, columns: dict[str, Any], episodes_per_env: int | None):
+        if path is not None and path.suffix != ".parquet":
             raise ConfigError(f"{path}: an episodes table is a parquet file; use the suffix .parquet")
         if episodes_per_env is not None and episodes_per_env < 1:
             raise ConfigError(f"episodes_per_env={episodes_per_env}; use at least 1")
-        if path.exists():
+        if path is not None and path.exists():
             _check_same_agent(path, columns)
         self.path, self.columns, self.episodes_per_env = path, columns, episodes_per_env
         self.finished = [0] * num_envs  # episodes
@@ -60,12 +64,34 @@ class Recording:
                 "over-represented; continue until `complete`"
             )
         else:
-            episodes.write(self.table(), self.path)
+            assert self.path is not None, "a recorder without a path has only table()"
+            episodes.write(self.table(), self.path, provenance())
+
+
+def provenance() -> dict[str, Any]:
+    """What a table states of the machine that played it."""
+    device = {"device": sys.modules["jax"].devices()[0].device_kind} if "jax" in sys.modules else {}
+    return {"versions": versions(), **device}
 
 
 def known_columns(autoreset: Any) -> dict[str, str]:
     """Columns that perepisode's own environments determine; none without an AutoResetEnv."""
-    return {"environment": autoreset.env.name, "dilemma": autoreset.dilemma} if autoreset else {}
+    if autoreset is None:
+        return {}
+    env = autoreset.env
+    own = {"environment": env.name, "dilemma": autoreset.dilemma}
+    return {**own, "env_settings": canonical(described(env))}
+
+
+def described(env: Environment) -> dict[str, Any]:
+    """The settings of an environment, and its version from 2 on."""
+    given = {name: getattr(env, name) for name in settings.of(type(env))}
+    return settings.complete(type(env), given) | ({"version": env.version} if env.version != 1 else {})
+
+
+def known_actions(autoreset: Any) -> str | None:
+    """The type in which the actions of perepisode's own environments are stored, so that episodes can be replayed."""
+    return action_dtype(autoreset.env) if autoreset else None
 
 
 def check_cost(cost: float) -> float:
@@ -84,6 +110,8 @@ def _check_same_agent(path: Path, columns: dict[str, Any]) -> None:
     existing = episodes.read_raw(path, without=episodes.REPLAY_COLUMNS)
     new = episodes.complete(pd.DataFrame([columns])).iloc[0]
     for name in dict.fromkeys([*columns, "method", "arm", "dilemma", "environment", "detector", "gamma"]):
+        if name == "env_settings" and name not in existing.columns:
+            continue  # a table that an earlier version recorded
         own = str(new.get(name, ""))
         values = existing[name].unique() if name in existing.columns else [""]
         if others := sorted(set(map(str, values)) - {own}):
