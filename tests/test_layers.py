@@ -35,6 +35,7 @@ LAYERS = (
     ("preferences",),
     ("study",),
     ("agents",),
+    ("benchmark",),
     ("cli",),
     ("api",),
     ("__main__",),

@@ -566,12 +566,14 @@ class Version:
 
 def _commands() -> Any:
     from perepisode.agents import cli as agents
+    from perepisode.benchmark import cli as benchmark
     from perepisode.study import cli as study
 
     commands = {
         "train": Train,
         "evaluate": Evaluate,
         "agents": agents.AgentsCommand,
+        "benchmark": benchmark.BenchmarkCommand,
         "label": LabelCommand,
         "distill": Distill,
         "matrix": study.MatrixCommand,
@@ -618,7 +620,9 @@ class _Captured(io.StringIO):
 
 def parsed(arguments: list[str]) -> Any:
     """The command of these arguments; tyro's boxed error of several lines becomes one line."""
-    arguments, renamed = legacy.upgrade_options(arguments, _settings_by_option())
+    from perepisode.benchmark.cli import in_full
+
+    arguments, renamed = legacy.upgrade_options(in_full(arguments), _settings_by_option())
     _print_renamed.cache_clear()
     for old, new in renamed.items():
         _print_renamed(old, new)

@@ -56,8 +56,12 @@ def namespace(*arrays: Any) -> Any:
 
 def require(command: str, libraries: Sequence[str] = TRAINING, extra: str = "train") -> None:
     """Raise before a command that trains or plays starts, if the libraries it needs are not installed."""
-    if missing := [name for name in libraries if not _installed(name)]:
-        raise ConfigError(missing_message(f"perepisode {command}", missing, extra))
+    if absent := missing(libraries):
+        raise ConfigError(missing_message(f"perepisode {command}", absent, extra))
+
+
+def missing(libraries: Sequence[str] = TRAINING) -> list[str]:
+    return [name for name in libraries if not _installed(name)]
 
 
 def missing_message(what: str, missing: Sequence[str], extra: str = "train") -> str:
