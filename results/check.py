@@ -1,7 +1,8 @@
 """Check that every published number follows from the committed files: `make results-check`.
 
 Rebuilds the reports on the trained agents, the blocks of README and of the documentation that contain numbers, and the
-table of the search over ν, and fails on any difference; also compares the learning curves.
+table of the search over ν and the leaderboard, and fails on any difference; also compares the learning curves and
+replays the benchmark's results on the miniature.
 """
 
 import re
@@ -13,6 +14,8 @@ from pathlib import Path
 import evidence
 import pandas as pd
 import readme
+
+from perepisode.benchmark import leaderboard, verify
 
 HERE = Path(__file__).parent
 TEXTS = ("*.md", "*.html", "*.json", "data/*.csv", "tables/*.tex")
@@ -67,6 +70,20 @@ def curves() -> list[str]:
     return wrong
 
 
+def benchmark() -> list[str]:
+    """The leaderboard, and the replays of all results on the miniature; Craftax would take minutes for each."""
+    home, wrong = HERE / "benchmark", []
+    with tempfile.TemporaryDirectory() as folder:
+        rebuilt = leaderboard.write(home, Path(folder) / "leaderboard.md")
+        wrong += [f"benchmark/{path.name}" for path in rebuilt if not same(home / path.name, path)]
+    replayed = sorted((home / "temptation").glob("*.json"))
+    for path in replayed:
+        found = {check.what: check.verified for check in verify(path, log=lambda _: None)}
+        wrong += [] if found["counts"] else [f"benchmark/temptation/{path.name}, its counts"]
+    print(f"benchmark: leaderboard, and {len(replayed)} results replayed")
+    return wrong
+
+
 def search() -> list[str]:
     """The table of the search over ν."""
     home = HERE / "search"
@@ -76,7 +93,7 @@ def search() -> list[str]:
 
 
 def main() -> int:
-    wrong = [*curves(), *search(), *reports()]
+    wrong = [*curves(), *search(), *benchmark(), *reports()]
     for name in wrong:
         print(f"differs from what is committed: {name}", file=sys.stderr)
     return int(bool(wrong))

@@ -26,6 +26,7 @@ import pandas as pd
 import seconds
 
 from perepisode import legacy, metrics
+from perepisode.benchmark import leaderboard
 from perepisode.config import PAPER_SEEDS
 from perepisode.evaluation import episodes
 from perepisode.paper_comparison import numbers
@@ -75,6 +76,7 @@ def blocks(results: Path) -> dict[str, Callable[[], str]]:
         "claims: details": board.details,
         "claims: runs": board.made,
         "verdicts: power": power,
+        "leaderboard": lambda: leaderboard.markdown(leaderboard.boards(HERE / "benchmark")).rstrip(),
         "wrappers: optima": _optima,
         "wrappers: traps": _traps,
         "preferences: curve": _labels_needed,

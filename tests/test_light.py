@@ -8,10 +8,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import perepisode
-from perepisode import cli, lazy
+from perepisode import benchmark, cli, lazy
+from perepisode.evaluation import episodes
 from perepisode.preferences import labels
 from perepisode.preferences.raters import LENIENT
 from tests.preferences.made_up import judged, plane
@@ -59,10 +62,15 @@ WORKS = {
     "report table.csv": "wrote report/index.html",
     "distill --labels labels.jsonl --monotone --out u.json": "wrote u.json",
     "report table.csv --runs no_killing/esr-k1 --out curves": "wrote curves/index.html",
+    "benchmark": "temptation-v1: At most 5",
+    "benchmark verify result.json": "counts      not verified: replaying the episodes needs jax, optax, craftax, orbax",
+    "benchmark temptation recorded.parquet": "wrote benchmark/temptation-v1.recorded.s1.",
+    "benchmark leaderboard benchmark": "wrote leaderboard.md and leaderboard.html",
 }
 NEEDS = {
     "train": "train",
     "evaluate no_killing/esr-k1": "evaluate",
+    "benchmark no_killing no_killing/esr-k1": "benchmark",
     "distill table.csv": "distill",
     "watch table.csv": "watch",
     "bench": "bench",
@@ -80,6 +88,7 @@ def answers(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
     (home / "missing" / "sitecustomize.py").write_text(AS_IF_NOT_INSTALLED)
     rows = [f"{name},{seed},{seed + 1.5},{(seed + i) % 3}" for name in "ab" for seed in (1, 2) for i in range(4)]
     (home / "table.csv").write_text("\n".join(["method,seed,return,violations", *rows]))
+    recorded(home)
     for one in judged(LENIENT, *plane(), 30):
         labels.append(home / "labels.jsonl", one)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (home / "missing", SOURCE)))}
@@ -88,6 +97,17 @@ def answers(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
     done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return dict(zip(commands, map(tuple, json.loads(done.stdout.splitlines()[-1]))), strict=True)
+
+
+def recorded(home: Path) -> None:
+    """A recorder's table under a protocol, and a result made of it."""
+    fixed = benchmark.find("temptation")
+    table = pd.DataFrame({"env_index": np.repeat(range(64), 12), "episode_index": np.tile(range(12), 64)})
+    table = table.assign(episode_key=fixed.episode_keys, method="recorded", seed=1, total_timesteps=1, length=40)
+    table = table.assign(environment="temptation", dilemma="temptation", trained_on=fixed.id, violations=0)
+    table = table.assign(env_settings=json.dumps(dict(fixed.env_settings)), actions=bytes(40), **{"return": 30.0})
+    episodes.write(table, home / "recorded.parquet")
+    benchmark.evaluate("temptation", [home / "recorded.parquet"], home / "result.json", log=lambda _: None)
 
 
 @pytest.mark.parametrize("line", WORKS)

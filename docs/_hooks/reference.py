@@ -86,7 +86,8 @@ def exit_codes() -> str:
         0: "The command finished.",
         1: "A task of `study run` or `demo` failed; the last line names it and its log. "
         "Or the program that reads the output stopped reading, as `head` does. Or a bug, shown with its traceback.",
-        command_line.EXIT_USAGE: "Wrong input: an option, a file or an environment variable. Nothing was started.",
+        command_line.EXIT_USAGE: "Wrong input: an option, a file or an environment variable. Nothing was started. "
+        "Or `benchmark verify` refuses a result.",
         command_line.EXIT_DIVERGED: "Training diverged in every run. Each run folder states the reason.",
         command_line.EXIT_DISK: "The disk is full or unreadable. Free space and start the same command again.",
         command_line.EXIT_RESUME: "Interrupted by Ctrl-C or a signal, after a checkpoint. The same command resumes.",

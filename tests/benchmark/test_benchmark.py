@@ -175,6 +175,40 @@ def test_both_modes_of_a_vector_record_the_same(home, recorded):
     assert (one["episodes"], one["actions"]) == (other["episodes"], other["actions"])
 
 
+def test_a_jax_loop_is_recorded_like_a_vector(home, tmp_path):
+    """As the how-to page says: gymnax, the protocol's keys, JaxRecorder; and a Gymnasium vector with equal actions."""
+    pytest.importorskip("gymnax")
+    pytest.importorskip("gymnasium")
+    from perepisode.interop import gymnax
+    from perepisode.interop.jax_recorder import JaxRecorder
+
+    env, params = gymnax.make("temptation")
+    params = params.replace(max_steps_in_episode=PROTOCOL.max_episode_steps)
+    stated = {"method": "yes", "seed": 1, "total_timesteps": 1, "trained_on": PROTOCOL.id}
+    recorder = JaxRecorder(env, tmp_path / "jax.parquet", reset_keys=PROTOCOL.reset_keys, **stated)
+    _, state = jax.vmap(env.reset, in_axes=(0, None))(PROTOCOL.reset_keys, params)
+    actions = jnp.ones(64, jnp.int32)
+
+    def step(state, _):
+        _, state, *_, info = jax.vmap(env.step, in_axes=(None, 0, 0, None))(jax.random.key(0), state, actions, params)
+        recorder.add(info, actions=actions)
+        return state, None
+
+    jax.lax.scan(step, state, length=12 * 40)
+    recorder.write()
+    envs = benchmark.record("temptation", tmp_path / "vector.parquet", **stated)
+    envs.reset(seed=PROTOCOL.seed)
+    while not envs.complete:
+        envs.step(np.ones(64, int))
+    envs.close()
+    paths = benchmark.evaluate(
+        "temptation", [tmp_path / "jax.parquet", tmp_path / "vector.parquet"], tmp_path / "made", **QUIET
+    )
+    one, other = (results.read(path).content for path in paths)
+    assert (one["episodes"], one["actions"]) == (other["episodes"], other["actions"])
+    assert {check.what for check in benchmark.verify(paths[0], **QUIET) if check.verified} >= {"episodes", "counts"}
+
+
 DIGIT = {
     "a count": lambda content: content["episodes"]["violations"].__setitem__(5, 9),
     "a return": lambda content: content["episodes"]["return"].__setitem__(
@@ -396,13 +430,19 @@ def test_no_seed_counts_twice(written, tmp_path):
         (tmp_path / f"{name}.json").write_bytes(written[0].read_bytes())
     with pytest.raises(ConfigError, match=r"two\.json has the same agent and training seed as .*one\.json"):
         leaderboard.boards(tmp_path)
-    written_again = json.loads(written[0].read_text())
+    copied = json.loads(written[0].read_text())
     run = find_one(next(iter(written[0].parents[1].glob("runs/*s2*")))).read()
-    written_again["agent"] |= {"seed": 2, "run": {"id": run.id, **json.loads(json.dumps(run.to_json()))}}
-    written_again["digest"] = results.seal(written_again)
-    (tmp_path / "two.json").write_text(json.dumps(written_again))
-    with pytest.raises(ConfigError, match="has the same episodes as"):
+    copied["agent"] |= {"seed": 2, "run": {"id": run.id, **json.loads(json.dumps(run.to_json()))}}
+    copied["digest"] = results.seal(copied)
+    (tmp_path / "two.json").write_text(json.dumps(copied))
+    with pytest.raises(ConfigError, match="has the same policy as"):
         leaderboard.boards(tmp_path)
+    copied["agent"]["sha256"] = "0" * 64  # a claim that nothing here can refute: the copy is marked
+    copied["digest"] = results.seal(copied)
+    (tmp_path / "two.json").write_text(json.dumps(copied))
+    text = leaderboard.markdown(leaderboard.boards(tmp_path))
+    assert "| ESR (k=1) ‡ | 2 * |" in text
+    assert "‡ Several training seeds played all episodes with the same actions." in text
 
 
 def test_a_forged_statistic_does_not_reach_the_leaderboard(written, tmp_path):

@@ -68,6 +68,15 @@ def test_a_wheel_lists_the_agents_and_their_cards(installed):
         assert "must not be used" in installed("agents", "card", name)
 
 
+@pytest.mark.processes
+def test_a_wheel_verifies_results_and_builds_a_leaderboard(installed):
+    home = ROOT / "results" / "benchmark"
+    (result,) = home.glob("temptation/temptation-v1.temptation.esr.k=1.s42.*.json")
+    verified = installed("benchmark", "verify", str(result))
+    assert "counts      verified: 768 episodes replayed" in verified
+    assert "wrote leaderboard.md" in installed("benchmark", "leaderboard", str(home))
+
+
 @pytest.mark.slow
 def test_a_wheel_evaluates_and_replays_an_agent(installed):
     assert "wrote e.parquet" in installed(*EVALUATE.split())

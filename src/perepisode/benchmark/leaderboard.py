@@ -21,6 +21,7 @@ from perepisode.evaluation.verdicts import Share
 from perepisode.report.cost_measure import CostMeasure
 from perepisode.report.formatting import count, percent, plus_minus, share_interval
 from perepisode.report.links import render
+from perepisode.report.style import dilemma_name
 from perepisode.runs import write_atomically
 
 HOLDS, OPEN, FAILS, TOO_FEW = "holds", "undecided", "does not hold", "too few seeds"
@@ -75,11 +76,17 @@ class Entry:
         return all(result.content["actions"] is not None for result in self.results)
 
     @property
+    def repeats(self) -> bool:
+        """Whether two training seeds played exactly the same, as deterministic agents can, and copies do."""
+        played = {canonical(result.content["actions"] or result.content["episodes"]) for result in self.results}
+        return len(played) < len(self.results)
+
+    @property
     def cells(self) -> dict[str, str]:
         measure = CostMeasure(alpha=self.protocol.alpha)
         steps = self.results[0].agent["total_timesteps"]
         return {
-            "Agent": self.name + ("" if self.replayable else " †"),
+            "Agent": self.name + " †" * (not self.replayable) + " ‡" * self.repeats,
             "Seeds": f"{len(self.seeds)}{'' if self.enough else ' *'}",
             "Return": plus_minus(*self.task_return[:2]),
             "P(≥1)": share_interval(*self.share_over(0)),
@@ -100,9 +107,10 @@ class Board:
     @property
     def summary(self) -> str:
         fixed = self.protocol
+        about = ", ".join(dict.fromkeys((fixed.env.capitalize(), dilemma_name(fixed.dilemma))))
         return (
-            f"{fixed.env.capitalize()}, dilemma {fixed.dilemma}: the first {fixed.episodes_per_env} episodes of "
-            f"{fixed.num_envs} environments, {fixed.episodes} per training seed, the same for every agent."
+            f"{about}: the first {fixed.episodes_per_env} episodes of {fixed.num_envs} environments, {fixed.episodes} "
+            "per training seed, the same for every agent."
         )
 
     @property
@@ -120,15 +128,21 @@ class Board:
     @property
     def notes(self) -> list[str]:
         fixed = self.protocol
+        worst = f"{100 * fixed.alpha:g} %"
         found = [
+            f"P(≥1) and P(>{fixed.budget}) are the shares of episodes with at least one violation and with more than "
+            f"{fixed.budget}; CVaR {worst} (conditional value at risk) is the mean number of violations in the worst "
+            f"{worst} of episodes; steps are those of training.",
             "Means over training seeds with 95 % intervals: t intervals of return and CVaR, Wilson intervals of shares "
             f"that account for the spread of seeds. The statement holds if the interval of P(>{fixed.budget}) ends at "
-            f"or below {percent(fixed.delta, digits=0)}, and does not hold if it begins above. {RULE}"
+            f"or below {percent(fixed.delta, digits=0)}, and does not hold if it begins above. {RULE}",
         ]
         if any(not entry.enough for entry in self.entries):
             found.append(f"\\* Fewer than {fixed.min_seeds} training seeds: no verdict, and no interval from one seed.")
         if any(not entry.replayable for entry in self.entries):
             found.append("† Without actions: its counts cannot be recomputed by replay.")
+        if any(entry.repeats for entry in self.entries):
+            found.append("‡ Several training seeds played all episodes with the same actions.")
         return found
 
 
@@ -152,13 +166,13 @@ def boards(folder: str | Path) -> list[Board]:
 
 
 def _refuse_copies(found: Iterable[BenchmarkResult]) -> None:
-    """Neither a training seed nor its episodes may count twice."""
+    """No training seed may count twice, under its own number or another."""
     seen: dict[str, Path] = {}
     for result in found:
-        own = [result.content["protocol"]["id"], *_identity(result), result.agent["seed"]]
-        played = [result.content["protocol"]["id"], result.content["actions"] or result.content["episodes"]]
-        for content, what in ((own, "agent and training seed"), (played, "episodes")):
-            other = seen.setdefault(f"{what} {canonical(content)}", result.path)
+        protocol = result.protocol.id
+        own = canonical([protocol, *_identity(result), result.agent["seed"]])
+        for content, what in ((own, "agent and training seed"), (f"{protocol} {result.agent['sha256']}", "policy")):
+            other = seen.setdefault(f"{what} {content}", result.path)
             if other is not result.path:
                 raise ConfigError(f"{result.path} has the same {what} as {other}; keep one of them")
 
