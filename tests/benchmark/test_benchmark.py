@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import perepisode
-from perepisode import benchmark, cli, metrics
+from perepisode import benchmark, cli, metrics, settings
 from perepisode.benchmark import leaderboard, results
 from perepisode.benchmark.protocol import PROTOCOLS
 from perepisode.benchmark.verification import without_playing
@@ -88,11 +88,11 @@ def recount(content):
 # ---- protocols
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=str)
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=list(PROTOCOLS))
 def test_protocols_fix_everything_about_the_environment(protocol):
     """No default that may change: every setting is written out, and is the game that agents are trained in."""
     env = make(protocol.env, **protocol.env_settings)
-    assert set(protocol.env_settings) == set(type(env).__dataclass_fields__)
+    assert set(protocol.env_settings) == set(settings.of(type(env)))
     assert env == make(protocol.env)
     assert protocol.env_version == ENVIRONMENTS[protocol.env].version
     assert protocol.dilemma in env.dilemmas
@@ -128,7 +128,7 @@ def test_agents_play_as_in_evaluation(runs, written):
         program, members, params = rollout.assemble([agent], config)
         key = jax.random.wrap_key_data(jnp.asarray(PROTOCOL.reset_keys[env_index]))
         members = members.__class__(**{**vars(members), "keys": key[None]})
-        stats, actions = rollout.collect(rollout.network_actions, params, program, members, config, **QUIET)
+        stats, actions = rollout.collect(rollout.agent_actions, params, program, members, config, **QUIET)
         ends = np.flatnonzero(stats.ended[:, 0, 0])[:12]
         rows = own.episodes.iloc[12 * env_index : 12 * env_index + 12]
         np.testing.assert_array_equal(rows["violations"], stats.totals.violations[ends, 0, 0, 0])
@@ -402,6 +402,16 @@ def test_a_leaderboard_has_the_statistics_over_seeds(home, written, table, tmp_p
     for cell in ours.cells.values():
         assert cell in text
         assert cell in page
+
+
+def test_agents_of_one_name_are_told_apart_by_their_settings(home, written, tmp_path):
+    other = perepisode.train(
+        "temptation", "esr", seeds=1, ent_coef=0.2, total_timesteps=STEPS, out=home / "ent", quiet=True
+    )
+    benchmark.evaluate("temptation", other, tmp_path, **QUIET)
+    (tmp_path / written[0].name).write_bytes(written[0].read_bytes())
+    (board,) = leaderboard.boards(tmp_path)
+    assert {row["Agent"] for row in board.rows} == {"ESR (k=1), ent_coef=0.1", "ESR (k=1), ent_coef=0.2"}
 
 
 def entry(returns, over, protocol=PROTOCOL):

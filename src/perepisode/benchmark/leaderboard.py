@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perepisode import metrics
+from perepisode import metrics, settings
 from perepisode.benchmark import results
 from perepisode.benchmark.protocol import PROTOCOLS, BenchmarkProtocol
 from perepisode.benchmark.results import BenchmarkResult
@@ -189,12 +189,19 @@ def _entries(protocol: BenchmarkProtocol, found: Iterable[BenchmarkResult]) -> I
     groups: dict[str, list[BenchmarkResult]] = {}
     for result in found:
         groups.setdefault(canonical(_identity(result)), []).append(result)
-    names = [own[0].name for own in groups.values()]
-    for own in groups.values():
-        name, agent = own[0].name, own[0].agent
-        if names.count(name) > 1:  # agents that only their settings tell apart
-            name += f", {agent['run']['id'][:4] if agent['run'] else agent['sha256'][:4]}"
+    firsts = [own[0] for own in groups.values()]
+    suffixes = settings.distinguish_arms([first.name for first in firsts], [_stated(first) for first in firsts])
+    for own, suffix in zip(groups.values(), suffixes):
+        name = ", ".join(filter(None, (own[0].name, suffix)))
         yield Entry(protocol, tuple(sorted(own, key=lambda result: result.agent["seed"])), name)
+
+
+def _stated(result: BenchmarkResult) -> dict[str, object]:
+    """What may tell agents of the same name apart."""
+    stated = {name: result.agent[name] for name in ("gamma", "total_timesteps", "trained_on")}
+    for name, value in (result.agent["run"] or {}).items():
+        stated |= value if isinstance(value, dict) else {name: value} if name not in ("id", "seed") else {}
+    return stated
 
 
 def markdown(found: Iterable[Board], level: int = 2) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,6 @@ import pandas as pd
 
 from perepisode import environments
 from perepisode.benchmark.protocol import BenchmarkProtocol
-from perepisode.config import canonical
 from perepisode.environments.reset_pool import action_key
 from perepisode.evaluation.policy import Policy
 from perepisode.evaluation.rollout import CHUNK, LOG_SECONDS
@@ -31,14 +30,12 @@ class AgentPlayer:
     Agents of equal structure share a compiled program: their numbers are an argument, `arrays`.
     """
 
-    structure: str
+    structure: Hashable
     policy: Policy = field(compare=False)
 
     @classmethod
     def of(cls, policy: Policy) -> AgentPlayer:
-        run = policy.run
-        sizes = [run.env, dict(run.env_settings), run.ppo.hidden_size, run.ppo.precision]
-        return cls(canonical([*sizes, *run.objective_type]), policy)
+        return cls((policy.agent, policy.run.objective_type), policy)
 
     @property
     def arrays(self) -> Any:
