@@ -347,7 +347,9 @@ class Evaluate(OptionsFromFile):
 
         out = self.evaluate()
         text_summary.evaluated(out)
-        runs = " ".join(dict.fromkeys(str(_runs_folder(path) if path.is_dir() else path) for path in self.paths))
+        runs = " ".join(
+            dict.fromkeys(str(_runs_folder(path) if _is_folder_of_runs(path) else path) for path in self.paths)
+        )
         print(f"wrote {out}\nnext: perepisode report {out} --runs {runs}")
         return 0
 
@@ -800,9 +802,15 @@ def _parse_names(names: Iterable[str]) -> dict[str, str]:
     return {method: name.strip() for method, _, name in pairs}
 
 
+def _is_folder_of_runs(path: Path) -> bool:
+    from perepisode.zoo import HubFolder
+
+    return path.is_dir() and not HubFolder.is_at(path)
+
+
 def _runs_folder(path: Path) -> Path:
-    """The folder of run folders that `path` is or lies in; the current folder for an agent's name."""
-    if not path.is_dir():
+    """The folder of run folders that `path` is or lies in; the current folder for an agent."""
+    if not _is_folder_of_runs(path):
         return Path()
     return path.parent if (path / "run.json").exists() else path
 

@@ -1,5 +1,6 @@
 """Model cards: what an agent is, what it does in its worst episodes, how to load it and what it is not for."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from jinja2 import TemplateError
@@ -9,14 +10,19 @@ from perepisode.config import ConfigError
 from perepisode.report import formatting, links
 from perepisode.report.style import dilemma_name, look
 from perepisode.zoo import quantization
-from perepisode.zoo.agent_file import ENDING, FETCH, AgentFile
+from perepisode.zoo.agent_file import ENDING, FETCH, AgentFile, HubFolder
 from perepisode.zoo.registry import BUNDLED
 
 
 def render(file: AgentFile) -> str:
     """The card of an agent, from its JSON alone."""
+    return checked(file, _render)
+
+
+def checked(file: AgentFile, text_of: Callable[[AgentFile], str]) -> str:
+    """A text about an agent, without control characters; ConfigError if its JSON lacks what the text needs."""
     try:
-        return "\n".join(map(safe_io.printable, _render(file).split("\n")))
+        return "\n".join(map(safe_io.printable, text_of(file).split("\n")))
     except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError, TemplateError) as error:
         if isinstance(error, ConfigError):
             raise
@@ -41,14 +47,15 @@ def _render(file: AgentFile) -> str:
         quantization=quantization.METHOD.capitalize(),
         look=look,
         dilemma_name=dilemma_name,
+        hub=isinstance(file, HubFolder),
     )
     return card.replace("\u00a0", " ") + "\n"
 
 
 def name_of(file: AgentFile) -> str:
-    """How a user names the agent: a bundled agent's name, or the name of the file."""
+    """How a user names the agent: a bundled agent's name, or the name of the file or folder."""
     bundled = file.path.is_relative_to(BUNDLED)
-    return file.path.relative_to(BUNDLED).as_posix().removesuffix(ENDING) if bundled else file.path.name
+    return file.path.relative_to(BUNDLED).as_posix().removesuffix(ENDING) if bundled else file.path.resolve().name
 
 
 def _device(recorded: str | None) -> str:

@@ -21,7 +21,7 @@ from perepisode.evaluation import episodes
 from perepisode.plugins import PLUGIN_HINT, SourceChanged
 from perepisode.report.style import per_episode
 from perepisode.runs import Run, RunFolder, versions
-from perepisode.zoo import AgentFile, AgentSource
+from perepisode.zoo import AgentFile, AgentSource, HubFolder
 
 TABLE = "episodes.parquet"
 CANDIDATES = 8  # episodes with one violation to replay when looking for abstentions
@@ -124,9 +124,9 @@ def _locate(source: Path, log: Callable[[str], None]) -> tuple[Path, AgentSource
     """The table, and the agent if `source` names one."""
     if source.suffix in (".parquet", ".csv"):
         return source, None
-    if not source.is_dir():
+    if not source.is_dir() or HubFolder.is_at(source):
         agent = agents.find_one(source)
-        assert isinstance(agent, AgentFile), "only a folder can be a run folder"
+        assert isinstance(agent, AgentFile), "it is no run folder"
         return evaluate_once(agent, source, log), agent
     if not (source / "run.json").exists():
         if (source / TABLE).exists():

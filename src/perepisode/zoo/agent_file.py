@@ -5,6 +5,9 @@ NAME.json            run, training device and versions, evaluation statistics, l
 NAME.md              model card for people
 NAME.metrics.jsonl   thinned training curve; optional
 
+In a folder for the Hugging Face Hub the same files are called model.safetensors, config.json, README.md, which begins
+with metadata for the Hub, and metrics.jsonl.
+
 The digests tie the first two files together.  All files are read as plain data; nothing in them is executed.
 """
 
@@ -29,6 +32,7 @@ FORMAT = 2  # of agent files; format 1 is upgraded when read (legacy.py)
 ENDING = ".safetensors"
 LICENCE = "MIT"
 MAX_BYTES = 256 * 2**20
+HUB_NAMES = {ENDING: "model.safetensors", ".json": "config.json", ".md": "README.md", ".metrics.jsonl": "metrics.jsonl"}
 FETCH = "download the agent again or export it again from its run"
 
 
@@ -44,6 +48,10 @@ class AgentFile:
     def sibling(self, ending: str) -> Path:
         """Another file of this agent.  Not `Path.with_suffix`, because names contain dots (`ser-w0.1`)."""
         return self.path.with_name(self.path.name.removesuffix(ENDING) + ending)
+
+    @property
+    def policy(self) -> Path:
+        return self.sibling(ENDING)
 
     @property
     def metrics(self) -> Path:
@@ -81,18 +89,38 @@ class AgentFile:
         except ConfigError:
             raise
         except Exception as error:  # safetensors and NumPy raise many types
-            raise ConfigError(f"{self.path} is not a policy ({safe_io.first_line(error)}); {FETCH}") from None
+            raise ConfigError(f"{self.policy} is not a policy ({safe_io.first_line(error)}); {FETCH}") from None
 
     def _read(self) -> tuple[dict[str, Any], bytes]:
         metadata = _read_metadata(self.sibling(".json"))
-        content = safe_io.read_bytes(self.path, FETCH, MAX_BYTES)
+        content = safe_io.read_bytes(self.policy, FETCH, MAX_BYTES)
         if hashlib.sha256(content).hexdigest() != metadata["policy"]["sha256"]:
             raise ConfigError(
-                f"{self.path} is damaged: its sha256 is not the one in {self.sibling('.json').name}; {FETCH}"
+                f"{self.policy} is damaged: its sha256 is not the one in {self.sibling('.json').name}; {FETCH}"
             )
         if _header_digest(content) != _digest(metadata):
-            raise ConfigError(f"{self.sibling('.json')} was changed after {self.path.name} was written; {FETCH}")
+            raise ConfigError(f"{self.sibling('.json')} was changed after {self.policy.name} was written; {FETCH}")
         return legacy.upgrade_agent(metadata) if metadata["format"] == 1 else metadata, content
+
+
+class HubFolder(AgentFile):
+    """An agent in a folder for the Hugging Face Hub, or downloaded from there; `path` is the folder."""
+
+    @classmethod
+    def is_at(cls, path: Path) -> bool:
+        needed = (path / HUB_NAMES[ending] for ending in (ENDING, ".json"))
+        return all(file.exists() for file in needed) and not (path / "run.json").exists()
+
+    def sibling(self, ending: str) -> Path:
+        """A file of this agent; a link to a file elsewhere is refused, because contents are shown to others.
+
+        In the cache of the Hub, a snapshot consists of links to the blobs of its own repository.
+        """
+        path, home = self.path / HUB_NAMES[ending], self.path.resolve()
+        blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else home
+        if path.is_symlink() and path.resolve().parent not in (home, blobs):
+            raise ConfigError(f"{path} is a link out of its folder; replace it with the file itself")
+        return path
 
 
 def write(

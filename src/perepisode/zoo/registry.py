@@ -5,7 +5,7 @@ from pathlib import Path
 
 from perepisode.config import ConfigError
 from perepisode.runs import RunFolder, find_run_folders
-from perepisode.zoo.agent_file import ENDING, AgentFile
+from perepisode.zoo.agent_file import ENDING, HUB_NAMES, AgentFile, HubFolder
 
 BUNDLED = Path(__file__).parent / "bundled"  # <dilemma>/<agent>.safetensors, part of the package
 AgentSource = RunFolder | AgentFile
@@ -19,11 +19,15 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str | Path) -> list[AgentSource]:
-    """Every trained agent of this name: the run folders in a folder, an exported file or a bundled agent.
+    """Every trained agent of this name: the run folders in a folder, an exported file or folder, or a bundled agent.
 
     Existing paths take precedence, so a local folder is never mistaken for a bundled agent.
     """
     path = Path(name)
+    if HubFolder.is_at(path):
+        return [HubFolder(path)]
+    if path.name in HUB_NAMES.values() and HubFolder.is_at(path.parent):
+        return [HubFolder(path.parent)]
     if path.is_dir():
         return list(find_run_folders(path))
     if path.name.endswith((ENDING, ".json")):
