@@ -44,7 +44,8 @@ def folder(tmp_path) -> RunFolder:
 def agent(tmp_path) -> agent_file.AgentFile:
     about = {"run": {"id": RUN.id, "arm": RUN.arm, **RUN.to_json()}, "evaluation": EVALUATION}
     about["trained"] = {"device": "cpu: cpu x 1", "versions": {"perepisode": "0.1.0"}}
-    return agent_file.write(tmp_path / "ser-w0.3.safetensors", about, policy(), {k: v + 1 for k, v in policy().items()})
+    initial = {name: value + 1 for name, value in policy().items()}
+    return agent_file.write(tmp_path / "ser-w0.3.safetensors", about, AGENTS["ppo_gru"], policy(), initial)
 
 
 @pytest.fixture
