@@ -44,7 +44,7 @@ def write(file: AgentFile, folder: Path) -> HubFolder:
     return hub
 
 
-def _front_matter(hub: HubFolder) -> str:
+def _front_matter(hub: AgentFile) -> str:
     """The metadata at the beginning of README.md, as YAML."""
     run, evaluation = hub.read(), hub.metadata["evaluation"]
     dataset = {"type": f"{run.env}-{run.dilemma}", "name": f"{run.env.capitalize()}, {dilemma_name(run.dilemma)}"}
