@@ -18,6 +18,7 @@ TRAINED = [
     "train --gamma 0.9 1 --learning-rate 1e-5 0.00012345 --anneal-lr no --seeds 7",
     "train --set ppo.num_envs=16,32 env.wage=0.25 --offer-prob 0.1 --steps 20480 --cost-per event --detector paper",
     "train --env craftax --dilemma no_killing --method ser_racc --weight 3 --steps 1e9 --precision fp32",
+    "train --agent pqn_gru --learning-rate 1e-4 --seeds 1",
     "train --method esr --budget 10 --hidden-size 64.0 --num-minibatches 4 --max-grad-norm 0.5 --seeds 1 2",
 ]
 OTHERS = [
@@ -92,7 +93,7 @@ def test_words_override_the_file():
     text = 'method = ["ser"]\nweight = 0.1\nseeds = [1, 2]\nnum_envs = 16\nsteps = 1e5\n'
     command = with_file("train", text, "--seeds", "5", "--num_envs=32", "--total-timesteps", "2e5")
     (run,), _ = command.runs()
-    assert (run.method, run.seed, run.ppo.num_envs, run.total_timesteps) == ("ser", 5, 32, 200_000)
+    assert (run.method, run.seed, run.config.num_envs, run.total_timesteps) == ("ser", 5, 32, 200_000)
 
 
 def test_a_switch_can_be_overridden_both_ways():
@@ -110,7 +111,7 @@ def test_positional_arguments_override_the_files():
 
 
 def test_names_with_dashes_are_the_same():
-    assert with_file("train", "num-envs = 16\n").ppo_settings.num_envs == ("16",)
+    assert with_file("train", "num-envs = 16\n").agent_settings.num_envs == ("16",)
 
 
 def test_every_option_of_the_command_can_be_in_a_file():

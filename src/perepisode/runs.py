@@ -168,7 +168,8 @@ class Run:
 
 def flat_settings(plain: Mapping[str, Any]) -> dict[str, Any]:
     """A run's settings beyond the columns of an episodes table, by name; `env.x` if several sections have an x."""
-    section = AGENTS[plain.get("agent", algorithms.DEFAULT)].config_type.section
+    agent = AGENTS.get(plain.get("agent", algorithms.DEFAULT))
+    section = agent.config_type.section if agent else "ppo"  # a plugin that is not loaded: its settings are not known
     parts = {
         "method": plain.get("method_settings", {}),
         "env": plain.get("env_settings", {}),

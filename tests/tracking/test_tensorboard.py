@@ -1,5 +1,6 @@
 """TensorBoard's own reader sees every step of metrics.jsonl once, with its values, whatever happened in between."""
 
+import json
 import os
 import random
 import signal
@@ -96,6 +97,15 @@ def test_seeds_share_a_group_and_other_settings_do_not(tmp_path):
     assert first == second
     assert first.startswith("temptation.esr.k=1.gamma1.")
     assert other != first
+
+
+def test_a_run_of_a_plugin_that_is_not_loaded_is_sent(tmp_path):
+    folder = made_up(tmp_path)
+    plain = json.loads((folder.path / "run.json").read_text())
+    (folder.path / "run.json").write_text(json.dumps({**plain, "agent": "mine", "method": "own.py:Mine", "env": "e"}))
+    folder.append_metrics([row(1)])
+    assert send(folder) == 1
+    assert hyperparameters(folder)[1]["agent"].string_value == "mine"
 
 
 def test_sending_again_sends_what_came_since(tmp_path):

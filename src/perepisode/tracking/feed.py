@@ -128,8 +128,9 @@ class Feed:
     def _outcome(self) -> str:
         if self.folder.failed:
             return "diverged"
-        per_update = int(self.about.hyperparameters["num_envs"]) * int(self.about.hyperparameters["num_steps"])
-        last = int(self.about.hyperparameters["total_timesteps"]) // per_update * per_update
+        sizes = [self.about.hyperparameters.get(name) for name in ("num_envs", "num_steps", "total_timesteps")]
+        envs, steps, total = (size if isinstance(size, int) and size > 0 else 1 for size in sizes)
+        last = total // (envs * steps) * envs * steps  # `done` is written after the trackers are closed
         return "finished" if self.folder.done or self.step == last else "unfinished"
 
 
