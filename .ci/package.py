@@ -1,7 +1,7 @@
 """Builds the source distribution and the wheel, checks both and installs the wheel: `make package`.
 
     python .ci/package.py                                 # what CI runs: the light extras on every supported Python
-    python .ci/package.py --extras train label sb3        # other extras
+    python .ci/package.py --extras train label sb3        # other extras: the keys of WORKS
 
 Every installation is in a new environment, and the commands run in an empty folder outside the clone.
 """
@@ -75,6 +75,7 @@ WORKS: dict[str, list[str]] = {
     "label": [TRAIN, EPISODES, LABEL],
     "gymnax": [GYMNAX, "perepisode report jax.parquet"],
     "sb3": [SB3],
+    "train,tensorboard": [f"{TRAIN} --track tensorboard", EPISODES],
 }
 
 
