@@ -69,7 +69,12 @@ WRITTEN = "out/episodes.parquet"
 EPISODES = "perepisode evaluate out --num-envs 8 --num-steps 80"
 # extra → what must work with it, as words of a command line or as Python
 WORKS: dict[str, list[str]] = {
-    "": ["perepisode --help", "perepisode agents", "perepisode matrix", f"perepisode report {TABLE} --cost-limit 25"],
+    "": [
+        "perepisode --help",
+        "perepisode agents",
+        "perepisode benchmark",
+        f"perepisode report {TABLE} --cost-limit 25",
+    ],
     "gymnasium": [GYMNASIUM, "perepisode report cart.parquet"],
     "train": [TRAIN, EPISODES, f"perepisode report {WRITTEN} --runs out", f"perepisode watch {WRITTEN}"],
     "label": [TRAIN, EPISODES, LABEL],
