@@ -669,8 +669,8 @@ BUGS = (
     Bug(
         "recorder: the step that only begins an episode belongs to none",
         "interop/recorder.py",
-        "self._mode is NEXT_STEP and self._recording.ended[i]",
-        "False",
+        "np.array(self._recording.ended) & (self._mode is NEXT_STEP)",
+        "np.zeros(self.num_envs, bool)",
         "tests/interop",
     ),
     Bug(
