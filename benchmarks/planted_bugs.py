@@ -1139,6 +1139,20 @@ BUGS = (
         f"{T_LABELS}::test_an_answer_is_on_disk_when_append_returns",
     ),
     Bug(
+        "preferences: labels: what a full disk took in part is taken out",
+        "preferences/labels.py",
+        "            file.truncate(end)",
+        "            pass",
+        f"{T_LABELS}::test_what_a_full_disk_takes_in_part_leaves_no_trace",
+    ),
+    Bug(
+        "preferences: labels: nothing is written behind another server's back",
+        "preferences/labels.py",
+        "        if size not in (None, end):",
+        "        if False:",
+        f"{T_LABELS}::test_a_label_is_not_written_if_somebody_else_wrote_meanwhile",
+    ),
+    Bug(
         "preferences: labels: an undo takes back",
         "preferences/labels.py",
         "            del found[undo.undoes]",
@@ -1242,6 +1256,20 @@ BUGS = (
         "held[low] & held[high]",
         "held[low] | held[high]",
         f"{T_FIT}::test_an_inversion_without_labels_is_shown_and_not_refused",
+    ),
+    Bug(
+        "preferences: support: all low counts are examined",
+        "preferences/bradley_terry.py",
+        "    lowest = LOWEST_COUNTS if are_counts(values) else 0",
+        "    lowest = 0",
+        f"{T_FIT}::test_low_counts_are_told_apart_whatever_the_worst_episode",
+    ),
+    Bug(
+        "preferences: support: large counts are near within a tenth",
+        "preferences/support.py",
+        "np.maximum(NEAR_COUNT, NEAR * violations)",
+        "NEAR_COUNT + 0 * violations",
+        f"{T_FIT}::test_large_counts_are_near_within_a_tenth",
     ),
     Bug(
         "preferences: support: compared across counts",

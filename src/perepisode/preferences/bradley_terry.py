@@ -165,13 +165,19 @@ class Fit:
 
     def log_probabilities(self, answers: Answers) -> np.ndarray:
         """[label, category]"""
-        return _log_softmax(_design(self.features, answers) @ self.parameters, answers.offered)
+        return log_probabilities(self.features, self.parameters, answers)
 
     def samples(self, random: np.random.Generator, number: int) -> np.ndarray:
         """Parameters from the normal approximation of the posterior (Laplace), [sample, parameter]."""
         factor = np.linalg.cholesky(self.precision)
         noise = random.standard_normal((len(self.parameters), number))
         return self.parameters + np.linalg.solve(factor.T, noise).T
+
+
+def log_probabilities(features: Features, parameters: np.ndarray, answers: Answers) -> np.ndarray:
+    """[label, category], or [label, category, sample] of parameters [parameter, sample]."""
+    logits = _design(features, answers) @ parameters
+    return _log_softmax(logits, answers.offered.reshape(answers.offered.shape + (1,) * (parameters.ndim - 1)))
 
 
 def fit(features: Features, answers: Answers, monotone: bool, prior_std: float = 1.0) -> Fit:

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import binomtest
 
 from perepisode.config import ETHICAL_PENALTY, ConfigError
 from perepisode.evaluation import episodes as episodes_table
@@ -110,9 +111,9 @@ class Preferences:
 
     def accuracy(self) -> tuple[float, float, float]:
         """Held-out accuracy on the labels that decide for one side, with Wilson's 95 % interval."""
-        n, p, z = len(self.held_out), float(self.held_out.mean()), 1.96
-        centre, half = p + z**2 / (2 * n), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-        return p, float((centre - half) / (1 + z**2 / n)), float((centre + half) / (1 + z**2 / n))
+        right, n = int(self.held_out.sum()), len(self.held_out)
+        interval = binomtest(right, n).proportion_ci(method="wilson")
+        return right / n, float(interval.low), float(interval.high)
 
 
 def distill_labels(

@@ -60,7 +60,6 @@ class PairChooser:
         if len(self.rows) < 2:
             raise ConfigError("the episodes table has fewer than two different episodes; evaluate more agents")
         self.features = Features.of(self.returns, self.violations)
-        self.inputs = self.features(self.returns, self.violations)
         self.cells = _cells(self.returns, self.violations)
 
     def next(self, labels: Sequence[Label], rater: str = "") -> EpisodePair:
@@ -133,17 +132,17 @@ class PairChooser:
         """
         fitted = bradley_terry.fit(self.features, Answers.of(labels), monotone=False, prior_std=PRIOR_STD)
         offered = {label.answer for label in labels if label.rater == rater}
-        p = self._probabilities(candidates, fitted.samples(random, ENSEMBLE), offered - {"both_unacceptable"})
-        rejects = self._probabilities(candidates, fitted.parameters[None], offered)[:, 0, -1]
-        return (1 - rejects) * (_entropy(p.mean(axis=1)) - _entropy(p).mean(axis=1))
+        accepting = self._probabilities(candidates, fitted.samples(random, ENSEMBLE).T, offered - {"both_unacceptable"})
+        rejects = self._probabilities(candidates, fitted.parameters, offered)[:, -1]
+        return (1 - rejects) * (_entropy(accepting.mean(axis=2)) - _entropy(accepting).mean(axis=1))
 
-    def _probabilities(self, candidates: np.ndarray, ensemble: np.ndarray, offered: set[str]) -> np.ndarray:
-        """Of every answer, [candidate, member of the ensemble, category]; left and right are always offered."""
-        left, right = (self.inputs[candidates[:, side]] @ ensemble[:, :-2].T for side in (0, 1))
-        logits = np.stack([left, right, (left + right) / 2 + ensemble[:, -2], 0 * left + ensemble[:, -1]], axis=-1)
-        logits[..., [category not in offered | {"left", "right"} for category in CATEGORIES]] = -np.inf
-        p = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return p / p.sum(axis=-1, keepdims=True)
+    def _probabilities(self, candidates: np.ndarray, parameters: np.ndarray, offered: set[str]) -> np.ndarray:
+        """Of every answer, [candidate, category(, sample)]; left and right are always offered."""
+        categories = np.array([category in offered | {"left", "right"} for category in CATEGORIES])
+        offered_to_all = np.tile(categories, (len(candidates), 1))
+        none = np.zeros(len(candidates), int)  # neither an answer nor a number of a pair is needed
+        asked = Answers(self.returns[candidates], self.violations[candidates], none, offered_to_all, none)
+        return np.exp(bradley_terry.log_probabilities(self.features, parameters, asked))
 
 
 def _cells(returns: np.ndarray, violations: np.ndarray) -> list[list[np.ndarray]]:
@@ -159,5 +158,5 @@ def _cells(returns: np.ndarray, violations: np.ndarray) -> list[list[np.ndarray]
 
 
 def _entropy(p: np.ndarray) -> np.ndarray:
-    """In nats, over the last axis."""
-    return -(p * np.log(np.maximum(p, 1e-300))).sum(axis=-1)
+    """In nats, over the categories."""
+    return -(p * np.log(np.maximum(p, 1e-300))).sum(axis=1)

@@ -68,8 +68,7 @@ def simulate(
     for index in range(number):
         pair = chooser.next(answered, name)
         left, right = (
-            reference(table.iloc[row].to_dict(), chooser.dilemma)
-            for row in (pair.left_row_index, pair.right_row_index)
+            reference(table.iloc[row].to_dict(), chooser.dilemma) for row in (pair.left_row_index, pair.right_row_index)
         )
         label = Label(name, left, right, rater(left, right, random), pair.repeat_of)
         answered.append(replace(label, id=f"{name}-{len(labels) + index}"))
