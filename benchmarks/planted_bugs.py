@@ -50,6 +50,7 @@ T_DET = "tests/environments/test_craftax_detectors.py"
 T_LABELS, T_FIT, T_PAIR, T_AGREE, T_BT = (
     f"tests/preferences/test_{name}.py" for name in ("labels", "fit", "pairs", "agreement", "bradley_terry")
 )
+T_BENCHMARK = "tests/benchmark/test_benchmark.py"
 T_PACK, T_MATRIX = "tests/study/test_packing.py", "tests/study/test_matrix.py"
 
 BUGS = (
@@ -1298,6 +1299,112 @@ BUGS = (
         "    if label.left.digest == label.pair[0]:",
         "    if label:",
         T_AGREE,
+    ),
+    # ---- the benchmark
+    Bug(
+        "benchmark: episodes are the protocol's",
+        "benchmark/submissions.py",
+        "    if found == expected:",
+        "    if len(found) == len(expected):",
+        f"{T_BENCHMARK}::test_episodes_chosen_by_hand_are_refused",
+    ),
+    Bug(
+        "benchmark: the digest is compared",
+        "benchmark/verification.py",
+        'results.seal(result.content) != result.content["digest"]',
+        "False",
+        f"{T_BENCHMARK}::test_one_changed_digit_is_refused",
+    ),
+    Bug(
+        "benchmark: counts are replayed",
+        "benchmark/verification.py",
+        '("length", "violations", "return")',
+        '("length", "return")',
+        f"{T_BENCHMARK}::test_a_careful_forger_is_noticed_by_replay",
+    ),
+    Bug(
+        "benchmark: returns are replayed to the last bit",
+        "benchmark/verification.py",
+        "max(apart) <= FLOAT32 and not _played_here(result)",
+        "max(apart) <= FLOAT32",
+        f"{T_BENCHMARK}::test_a_careful_forger_is_noticed_by_replay",
+    ),
+    Bug(
+        "benchmark: statistics to the last decimal",
+        "benchmark/verification.py",
+        "abs(stated - value) <= ROUNDED",
+        "abs(stated - value) <= 1e-6",
+        f"{T_BENCHMARK}::test_one_changed_digit_is_refused_with_a_new_digest",
+    ),
+    Bug(
+        "benchmark: a run's id is that of its configuration",
+        "benchmark/verification.py",
+        '    if run_id != run.get("id"):',
+        "    if False:",
+        f"{T_BENCHMARK}::test_one_changed_digit_is_refused_with_a_new_digest",
+    ),
+    Bug(
+        "benchmark: training for another dilemma",
+        "benchmark/protocol.py",
+        "(env, dilemma, version) == (self.env, self.dilemma, self.env_version)",
+        "(env, version) == (self.env, self.env_version)",
+        f"{T_BENCHMARK}::test_an_agent_trained_on_another_protocol_is_refused",
+    ),
+    Bug(
+        "benchmark: the agent's own actions",
+        "benchmark/verification.py",
+        "    if same == len(rows):",
+        "    if rows is not None:",
+        f"{T_BENCHMARK}::test_selected_attempts_are_noticed_when_the_agent_plays_again",
+    ),
+    Bug(
+        "benchmark: an agent starts every episode afresh",
+        "benchmark/play.py",
+        "jnp.where(timestep.ended, new, old)",
+        "jnp.where(False, new, old)",
+        f"{T_BENCHMARK}::test_agents_play_as_in_evaluation",
+    ),
+    Bug(
+        "benchmark: an action's random numbers are its step's",
+        "benchmark/play.py",
+        "action_key(state.episode_key, state.time)",
+        "action_key(state.episode_key, 0)",
+        f"{T_BENCHMARK}::test_agents_play_as_in_evaluation",
+    ),
+    Bug(
+        "benchmark: the verdict follows the interval",
+        "benchmark/leaderboard.py",
+        "over.high <= self.protocol.delta",
+        "over.mean <= self.protocol.delta",
+        f"{T_BENCHMARK}::test_verdicts_follow_the_interval_of_the_share",
+    ),
+    Bug(
+        "benchmark: no policy counts twice",
+        "benchmark/leaderboard.py",
+        'f"{protocol} {result.agent[\'sha256\']}", "policy"',
+        'f"{protocol} {result.path}", "policy"',
+        f"{T_BENCHMARK}::test_no_seed_counts_twice",
+    ),
+    Bug(
+        "benchmark: keys without JAX",
+        "environments/episode_keys.py",
+        "np.uint32(group + 1)",
+        "np.uint32(group)",
+        f"{T_BENCHMARK}::test_keys_are_those_of_jax_and_of_gymnasiums_seeds",
+    ),
+    Bug(
+        "benchmark: an episode's recorded actions are its own",
+        "interop/recorder.py",
+        "= {}, False, [], keys[i]",
+        "= {}, False, self.actions[i], keys[i]",
+        f"{T_BENCHMARK}::test_a_recorders_table_is_accepted",
+    ),
+    Bug(
+        "benchmark: recorded actions go on where parts join",
+        "interop/jax_recorder.py",
+        "np.concatenate([*self._actions[env_index], last])",
+        "np.concatenate([last])",
+        "tests/interop/test_jax_recorder.py::test_with_keys_and_actions_it_has_what_a_replay_needs",
     ),
 )
 

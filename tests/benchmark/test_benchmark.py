@@ -313,6 +313,12 @@ def test_another_agent_is_not_this_results_agent(written, runs):
         benchmark.verify(written[0], agent=runs[1], replay=False, **QUIET)
 
 
+def test_another_policy_of_the_same_run_is_not_this_results_agent(written, runs, tmp_path):
+    forged = changed(written[0], tmp_path / "p.json", lambda content: content["agent"].update(sha256="0" * 64))
+    with pytest.raises(ConfigError, match="played by another policy than that of"):
+        benchmark.verify(forged, agent=runs[0], replay=False, **QUIET)
+
+
 def test_selected_attempts_are_noticed_when_the_agent_plays_again(written, runs, tmp_path):
     """One episode of another attempt: its counts replay, but the agent's own actions are others."""
 
