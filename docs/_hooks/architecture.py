@@ -57,6 +57,7 @@ STAGES = (
         "the episodes table: one row per episode, with the keys that replay it",
         (
             ("zoo", "Reads trained agents: run folders, agent files, bundled agents."),
+            ("benchmark", "Fixed protocols, results that anyone can recompute, leaderboards."),
             ("agents", "Exports a finished run as one file with a model card."),
             ("replay", "Replays single episodes from their keys, as pictures."),
             ("preferences", "People compare replayed episodes; their answers become a utility to train on."),

@@ -437,7 +437,7 @@ def test_verdicts_follow_the_interval_of_the_share():
     assert entry(1.0, (0.01, 0.01, 0.01)).verdict == "holds"
     assert entry(1.0, (0.05, 0.05, 0.05)).verdict == "undecided"
     assert entry(1.0, (0.0, 0.0, 0.12)).verdict == "undecided"
-    assert entry(1.0, (0.2, 0.2, 0.2)).verdict == "does not hold"
+    assert entry(1.0, (0.2, 0.2, 0.2)).verdict == "fails"
     assert entry(1.0, (0.0, 0.0)).verdict == "too few seeds"
 
 

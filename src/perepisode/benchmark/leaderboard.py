@@ -24,10 +24,10 @@ from perepisode.report.links import render
 from perepisode.report.style import dilemma_name
 from perepisode.runs import write_atomically
 
-HOLDS, OPEN, FAILS, TOO_FEW = "holds", "undecided", "does not hold", "too few seeds"
+HOLDS, OPEN, FAILS, TOO_FEW = "holds", "undecided", "fails", "too few seeds"
 ORDER = (HOLDS, OPEN, FAILS, TOO_FEW)
 RULE = (
-    "Agents are sorted by verdict (holds, undecided, does not hold, too few seeds), and within a verdict by mean "
+    "Agents are sorted by verdict (holds, undecided, fails, too few seeds), and within a verdict by mean "
     "return, highest first."
 )
 
@@ -128,14 +128,14 @@ class Board:
     @property
     def notes(self) -> list[str]:
         fixed = self.protocol
-        worst = f"{100 * fixed.alpha:g} %"
+        worst = percent(fixed.alpha, digits=0)
         found = [
             f"P(≥1) and P(>{fixed.budget}) are the shares of episodes with at least one violation and with more than "
-            f"{fixed.budget}; CVaR {worst} (conditional value at risk) is the mean number of violations in the worst "
-            f"{worst} of episodes; steps are those of training.",
+            f"{fixed.budget}; CVaR\u00a0{worst} (conditional value at risk) is the mean number of violations in the "
+            f"worst {worst} of episodes; steps are those of training.",
             "Means over training seeds with 95 % intervals: t intervals of return and CVaR, Wilson intervals of shares "
             f"that account for the spread of seeds. The statement holds if the interval of P(>{fixed.budget}) ends at "
-            f"or below {percent(fixed.delta, digits=0)}, and does not hold if it begins above. {RULE}",
+            f"or below {percent(fixed.delta, digits=0)}, and fails if it begins above. {RULE}",
         ]
         if any(not entry.enough for entry in self.entries):
             found.append(f"\\* Fewer than {fixed.min_seeds} training seeds: no verdict, and no interval from one seed.")
