@@ -184,8 +184,8 @@ def power() -> str:
         f"Among identical agents, {alarms['after'].mean():.1f} % of tables claim a difference on average over "
         f"{len(alarms)} designs (2, 4 and 8 agents; 3, 5 and 8 seeds; counts, light- and heavy-tailed costs). The "
         f"largest of these rates, simulated again with ten times the tables, are at most {again['after'].max():.1f} %. "
-        f"If one agent has many more episodes than the other (2000 and 300 per seed), the rate reaches "
-        f"{worst['after']:.1f} % with {worst['law']}. One agent of four with the same mean, and catastrophes in 2 % of "
+        f"If one agent has many more episodes than the other (2000 and 300 per seed), the largest rate is "
+        f"{worst['after']:.1f} % ({worst['law']}). One agent of four with the same mean, and catastrophes in 2 % of "
         f"its episodes, is found in {after[0]} of tables with 5 seeds and in {after[1]} with 10. Welch's test on the "
         f"plain CVaR, the rule of version 0.1, finds it in {before[0]} and {before[1]}."
     )

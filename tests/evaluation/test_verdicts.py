@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import time
 
 import numpy as np
 import pytest
@@ -32,9 +31,8 @@ def test_equivalence_is_two_one_sided_welch_tests_of_scipy(margin):
     both = stats.ttest_ind(b, a, equal_var=False)
     assert found.p_equivalent == pytest.approx(max(above, below))
     assert found.p_different == pytest.approx(both.pvalue)
-    narrow, wide = both.confidence_interval(0.9), both.confidence_interval(0.95)
-    assert found.difference + found.half_equivalence == pytest.approx(narrow.high)
-    assert found.difference - found.half == pytest.approx(wide.low)
+    narrow = both.confidence_interval(0.9)
+    assert found.difference - found.half == pytest.approx(both.confidence_interval(0.95).low)
     assert (found.p_equivalent < 0.05) == (-margin < narrow.low and narrow.high < margin)
 
 
@@ -44,9 +42,18 @@ def test_the_three_words():
     assert verdicts.equivalence(quiet, quiet + 1.0, 0.5).verdict == verdicts.DIFFERENT
     assert verdicts.equivalence(loud, loud, 0.5).verdict == verdicts.UNDECIDED  # not significant is not equal
     both = verdicts.equivalence(quiet, quiet + 0.1, 0.5)  # a difference that is real and does not matter
-    assert (both.verdict, both.detectable, both.relevant) == (verdicts.EQUIVALENT, True, False)
-    assert verdicts.equivalence(quiet, quiet + 1.0, 0.5).relevant
-    assert not verdicts.equivalence(quiet, quiet + 1.0, 0.99).relevant
+    assert (both.verdict, both.detectable) == (verdicts.EQUIVALENT, True)
+
+
+def test_verdicts_on_several_pairs_are_corrected_by_holm():
+    ps = {"different": [0.02, 0.03, math.nan, 0.001], "equivalent": [0.9, 0.02, 0.04, math.nan]}
+    found = [verdicts.Equivalence(1.0, 0.5, 2.0, p, q) for p, q in zip(*ps.values())]
+    after = verdicts.corrected(found)
+    assert [one.p_different for one in after] == pytest.approx([0.04, 0.04, math.nan, 0.003], nan_ok=True)
+    assert [one.p_equivalent for one in after] == pytest.approx([0.9, 0.06, 0.08, math.nan], nan_ok=True)
+    assert [one.verdict for one in found] == ["different", "equivalent", "equivalent", "different"]
+    assert [one.verdict for one in after] == ["different", "different", "undecided", "different"]
+    assert verdicts.corrected(found[:1]) == found[:1]
 
 
 def test_equivalence_invents_nothing():
@@ -129,7 +136,7 @@ def test_ratios_and_directions():
     test, turned = verdicts.tail_test(light, heavy), verdicts.tail_test(heavy, light)
     assert (test.heavier, turned.heavier, test.p) == (1, -1, pytest.approx(turned.p))
     assert test.p < 1e-4
-    assert test.levels[0].low < 3 < test.levels[0].high
+    assert test.levels[0].ratio == pytest.approx(3, rel=0.2)
     assert test.levels[0].ratio == pytest.approx(1 / turned.levels[0].ratio)
     assert test.levels[0].b == pytest.approx(np.mean([metrics.cvar(seed) for seed in heavy]))
     assert test.clearest.p == min(level.p for level in test.levels)
@@ -180,6 +187,48 @@ def test_seeds_with_more_episodes_are_cut_into_subsets_of_the_smaller_size():
     assert np.log(subsets).mean(0) == pytest.approx(np.log(drawn).mean(0), abs=3 * np.log(drawn).std() / 2)
     (whole,) = verdicts._subset_cvars(verdicts.tail_sample([seed]), 1000, levels)
     assert whole[0] == pytest.approx([metrics.cvar(seed, level) for level in levels])
+
+
+def test_the_tests_of_all_subsets_are_combined():
+    """Two subsets of 300 against seeds of 300: a t test of SciPy for each level and subset, Cauchy's rule by hand.
+
+    Subsets are combined as tests, not averaged: an average is known better than the other agent's CVaR.
+    """
+    generator = np.random.default_rng(13)
+    many, few = lognormal(generator, 4, 600, spread=1.2), lognormal(generator, 4)
+    levels, pooled = [0.1, 0.02, 0.01, 0.005], np.concatenate([*many, *few])
+    orders = [np.random.default_rng([600, position]).permutation(600) for position in range(4)]
+    subsets = [np.sort(seed)[order].reshape(2, 300) for order, seed in zip(orders, sorted(many, key=np.sum))]
+    up, down = [], []
+    for part, level in itertools.product(range(2), levels):
+        kept = [level_cvar(one, level) for one in [*(cut[part] for cut in subsets), *few]]
+        logs = np.log(np.array(kept) + pooled.mean() / max(300 * level, 1))
+        p = stats.ttest_ind(logs[4:], logs[:4], equal_var=False, alternative="greater").pvalue
+        up.append(math.tan(math.pi * (0.5 - min(p, 0.95))))
+        down.append(math.tan(math.pi * (0.5 - min(1 - p, 0.95))))
+    sides = [0.5 - math.atan(np.mean(side)) / math.pi for side in (up, down)]
+    assert verdicts.tail_test(many, few).p == pytest.approx(2 * min(sides))
+
+
+def level_cvar(episodes, level):
+    """The mean over the worst share of episodes; the last one counts in part."""
+    worst, size = np.sort(episodes)[::-1], max(level * episodes.size, 1.0)
+    whole = int(size + 1e-9)
+    return (worst[:whole].sum() + (size - whole) * worst[whole]) / size
+
+
+def test_many_episodes_against_few_are_not_told_apart():
+    """Pareto costs, 2000 against 300 episodes per seed: with averages over subsets, 6.7 % of tables.
+
+    If all seeds were cut alike, their worst episodes would meet in one subset: 30 %.
+    """
+    generator, law = np.random.default_rng(14), simulated.pareto_costs
+    scales = generator.lognormal(0.0, 0.15, (1500, 2, 5, 1))
+    found = [
+        verdicts.tail_test(list(law(generator, many, 2000)), list(law(generator, few, 300))).p < 0.05
+        for many, few in scales
+    ]
+    assert np.mean(found) <= 0.06
 
 
 def test_the_simulations_use_the_public_test():
@@ -334,20 +383,11 @@ def test_the_committed_catastrophes_are_those_of_the_script():
 def test_a_cvar_beyond_the_support_of_the_data_is_the_mean_over_again():
     rare, often = [np.r_[np.ones(5), np.zeros(95)]] * 4, [np.r_[np.ones(40), np.zeros(60)]] * 4
     assert metrics.cvar(rare[0]) == pytest.approx(10 * np.mean(rare[0]))
-    both = verdicts.cvar_support([rare, rare])
-    assert (both.beyond, both.measure, both.level) == ((True, True), "P(≥1)", 0.05)
-    assert "10 times the mean" in both.sentence
-    mixed = verdicts.cvar_support([rare, often])
-    assert (mixed.beyond, mixed.measure) == ((True, False), "CVaR")
-    assert verdicts.cvar_support([often, often]).sentence == ""
+    assert verdicts.cvar_support([rare, rare]) == ((True, True), 0.05)
+    assert verdicts.cvar_support([rare, often]).beyond == (True, False)
+    assert verdicts.cvar_support([often, often]).beyond == (False, False)
     clean = verdicts.cvar_support([[np.zeros(100)] * 3] * 2)
-    assert (clean.measure, np.isnan(clean.level)) == ("P(≥1)", True)
-
-
-def test_a_stated_limit_replaces_a_cvar_where_it_is_exceeded():
-    rare = [np.r_[np.full(5, 30.0), np.zeros(95)]] * 4
-    assert verdicts.cvar_support([rare, rare], limit=25.0).measure == "P(>k)"
-    assert verdicts.cvar_support([rare, rare], limit=50.0).measure == "P(≥1)"
+    assert (clean.beyond, np.isnan(clean.level)) == ((True, True), True)
 
 
 def test_influence_by_hand():
@@ -360,24 +400,6 @@ def test_influence_by_hand():
 
 
 # ---- sample sizes -------------------------------------------------------------------------------------------
-
-
-def test_sample_sizes_of_means_against_simulation():
-    generator = np.random.default_rng(8)
-    a = np.array([0.0, 1.0, 2.0, 1.0])  # standard deviations 0.82 and 0.82
-    plan = verdicts.mean_plan(a, a + 1.0, margin=1.0)
-    spread = a.std(ddof=1)
-
-    def rate(size, apart, found):
-        x, y = generator.normal(0, spread, (4000, size)), generator.normal(apart, spread, (4000, size))
-        return np.mean([found(*pair) for pair in zip(x, y)])
-
-    differs = lambda x, y: compare.welch(x, y).p < 0.05  # noqa: E731
-    same = lambda x, y: verdicts.equivalence(x, y, 1.0).p_equivalent < 0.05  # noqa: E731
-    assert rate(plan.seeds_different, 1.0, differs) == pytest.approx(0.82, abs=0.04)
-    assert rate(plan.seeds_equivalent, 0.0, same) == pytest.approx(0.82, abs=0.05)
-    assert rate(4, plan.difference, differs) == pytest.approx(0.8, abs=0.03)
-    assert verdicts.mean_plan([1.0], a) == pytest.approx((np.nan, None, None), nan_ok=True)
 
 
 def test_sample_sizes_of_tails():
@@ -402,14 +424,3 @@ def test_a_planned_number_of_seeds_finds_the_difference():
     plan = verdicts.tail_plan(light(60), heavy(60))
     found = [verdicts.tail_test(light(plan.seeds), heavy(plan.seeds)).p < 0.05 for _ in range(300)]
     assert np.mean(found) == pytest.approx(0.83, abs=0.1)
-
-
-def test_a_million_episodes_are_judged_in_seconds():
-    generator = np.random.default_rng(11)
-    agents = [lognormal(generator, 5, 25_000) for _ in range(8)]
-    agents[0][0] = agents[0][0][:20_000]
-    start = time.process_time()
-    verdicts.tail_tests(agents)
-    verdicts.share_tests(agents, 100.0)
-    verdicts.tail_plan(agents[1], agents[2], comparisons=28)
-    assert time.process_time() - start < 20

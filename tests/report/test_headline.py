@@ -1,5 +1,6 @@
 """The headline: the clearest statement that the data support, with numbers that pandas computes again."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import synthetic
 
 import perepisode
 from perepisode.config import ConfigError
+from perepisode.evaluation import verdicts
 from perepisode.report.statistics import analysis_plan, pairs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -49,7 +51,8 @@ def test_rare_catastrophes_are_called_what_they_are():
     }
     text = f"FOCOPS has a heavier tail than all three others: it averages a cost of {tails['FOCOPS']:.0f} per episode"
     assert report.headline.startswith(text)
-    assert f"CPO {tails['CPO']:.0f}, PPO-Lag {tails['PPO-Lag']:.0f} and P3O {tails['P3O']:.0f}." in report.headline
+    rest = [f"{tails[name]:.0f} for {name}" for name in ("CPO", "PPO-Lag", "P3O")]
+    assert f"against {rest[0]}, {rest[1]} and {rest[2]}." in report.headline
     assert report.headline.endswith("Whether mean return or mean cost differs is undecided.")
     largest = table[table["algo"] == "FOCOPS"]["EpCost"]
     share = 100 * largest.max() / largest.sum()
@@ -82,7 +85,7 @@ def test_a_budget_is_described_by_the_episodes_over_it():
     share = table[table["violations"] > 1].groupby("method").size() / 2000
     assert headline(table).startswith(
         "ESR (k=1) has a lighter tail than both others: it commits more than one violation in 0.0 % of its episodes, "
-        f"Lag {100 * share['Lag']:.1f} % and SER {100 * share['ser']:.1f} %."
+        f"against {100 * share['Lag']:.1f} % for Lag and {100 * share['ser']:.1f} % for SER."
     )
 
 
@@ -96,9 +99,13 @@ def test_a_limit_that_contradicts_the_tail_does_not_describe_it():
 def test_a_cvar_beyond_its_support_is_replaced():
     """Both violate in fewer than 10 % of episodes, where CVaR 10 % is ten times the mean."""
     table = agents(A=rare(often=0.02), B=rare(often=0.06))
-    assert headline(table).startswith("B has a heavier tail than A: it violates in 6.5 % of its episodes, A 2.5 %.")
+    assert headline(table).startswith(
+        "B has a heavier tail than A: it violates in 6.5 % of its episodes, against 2.5 % for A."
+    )
     caveats = perepisode.report(table, quiet=True).caveats
-    assert any("fewer than 10 % of episodes have any harm" in text for text in caveats)
+    assert any("fewer than 10 % of episodes have any harm" in text and "Use P(≥1)" in text for text in caveats)
+    costs = table.assign(cost=1.5 * table.pop("violations"))
+    assert any("Use P(>0)" in text for text in perepisode.report(costs, quiet=True).caveats)
 
 
 def test_one_seed_is_described_without_a_test():
@@ -109,9 +116,44 @@ def test_one_seed_is_described_without_a_test():
 
 
 def test_agents_that_are_alike_show_no_difference():
-    text = headline(synthetic.external())
-    assert text.startswith("No difference in tails was found among three agents")
-    assert "heavier" not in text
+    """The headline's contrast is the one with the least p, and the same that the number of seeds is about."""
+    draw = np.random.default_rng(0)
+    table = agents(**{name: [(20 + draw.normal(), draw.poisson(2, 200)) for _ in range(4)] for name in "ABCD"})
+    report = perepisode.report(table, quiet=True)
+    assert report.headline.startswith("No difference in tails was found among four agents; the clearest contrast is")
+    assert "heavier" not in report.headline
+    counts = {name: [own["violations"] for _, own in each.groupby("seed")] for name, each in table.groupby("method")}
+    least = min(itertools.combinations("ABCD", 2), key=lambda two: verdicts.tail_test(*map(counts.get, two)).p)
+    assert {card.label for card in report.finding.cards} == set(least)
+    (power,) = [text for text in report.findings if "would need" in text]
+    assert {*re.findall(r"verdict, (\w) against (\w)", power)[0]} == set(least)
+
+
+def test_pairs_with_more_return_and_more_harm_are_not_compared_and_that_is_said():
+    """B gains more by violating more, and so does C; D has less return and more violations than A."""
+    table = agents(A=rare(often=0.2), B=[(gained + 5, counts) for gained, counts in rare(often=0.5)],
+                   C=[(gained + 9, counts) for gained, counts in rare(often=0.9)])  # fmt: skip
+    report = perepisode.report(table, quiet=True)
+    text = "Of any two agents, the one with the higher mean return has more violations on average. A averages "
+    assert report.headline.startswith(text)
+    assert any(text.startswith("3 of 3 pairs are not compared: one agent has both") for text in report.caveats)
+    worse = agents(A=rare(often=0.2), D=[(gained - 5, counts) for gained, counts in rare(often=0.5, worst=3)])
+    text = headline(worse)
+    assert text.startswith("D has a heavier tail than A: ")
+    assert "Mean return and mean violations differ (return 25.2 and 30.2" in text
+
+
+def test_agents_without_any_harm():
+    table = agents(A=[(20.0, [0] * 50), (21.0, [0] * 50)], B=[(20.5, [0] * 50), (21.5, [0] * 50)])
+    assert headline(table) == "No agent violates in any episode."
+    assert headline(table.assign(cost=table.pop("violations"))) == "No agent has a cost in any episode."
+
+
+def test_an_agent_with_one_seed_is_named():
+    table = agents(A=rare(often=0.2), B=rare(often=0.2, worst=2), C=rare(1))
+    report = perepisode.report(table, quiet=True)
+    assert any(text.endswith("none of their comparisons is tested: C.") for text in report.caveats)
+    assert any(text.startswith("Of the ") or "B has a heavier tail" in text for text in report.findings)
 
 
 def test_cards_show_the_agents_of_the_headline():

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import synthetic
 
+import perepisode
 from perepisode.report import page
 from perepisode.report.statistics import curves, distilled
 
@@ -78,7 +79,24 @@ def test_returns_below_zero_are_reported(tmp_path):
     table = small_table({("esr", "k=1"): -20.0, ("ser", "w=1"): -40.0, ("lagrangian", "d=1"): -10.0})
     table.to_csv(tmp_path / "a.csv", index=False)
     text = page.build(tmp_path / "a.csv", tmp_path / "out").read_text()
-    assert "Mean return differs from that of ESR (k=1) (−17.60): SER (w=1) −37.60, Lagrangian (d=1) −7.60" in text
+    apart = "SER (w=1) −37.60, Lagrangian (d=1) −7.60 (uncorrected p\u00a0&lt;\u00a00.05)"
+    assert f"Mean return is not matched to that of ESR (k=1) (−17.60): {apart}" in text
+    assert "collapsed" not in text
+
+
+def test_a_seed_that_collapsed_is_told_from_one_that_varies(tmp_path):
+    """A third below the median and further from the other seeds than these are apart; returns may be negative."""
+    draw = np.random.default_rng(0)
+
+    def caveats(*means):
+        rows = [{"method": "PPO", "seed": seed, "return": mean + each, "cost": draw.random()}
+                for seed, mean in enumerate(means) for each in (-1.0, 1.0) * 5]  # fmt: skip
+        return [text for text in perepisode.report(pd.DataFrame(rows), quiet=True).caveats if "collapsed" in text]
+
+    assert caveats(30, 31, 12, 29) == ["PPO: seed 2 collapsed (return 12.0 against a median of 29.5)."]
+    assert caveats(-200, -198, -300, -205) == ["PPO: seed 2 collapsed (return −300.0 against a median of −202.5)."]
+    assert not caveats(-281, -275, -274, -276)
+    assert not caveats(0.1, -0.2, 0.3, -0.1)  # a third of a median near zero is nothing
 
 
 def test_a_discount_that_is_not_known_sets_an_agent_apart_from_its_twin_alone(tmp_path):

@@ -152,8 +152,8 @@ def test_methods_are_interpolated_to_the_mean_violations_that_most_of_them_reach
 
 
 def test_costs_have_no_values_that_counts_would_imply(view, costs):
-    assert "independent violations would give" in tables.same_violations(view, matched.focal(view)).note
-    assert "independent violations" not in tables.same_violations(costs, matched.focal(costs)).note
+    assert "Independent violations with this mean" in tables.same_violations(view, matched.focal(view)).note
+    assert "ndependent violations" not in tables.same_violations(costs, matched.focal(costs)).note
 
 
 def test_no_reading_of_counts_has_a_tail_that_no_agent_of_its_mean_has():
@@ -188,7 +188,7 @@ def test_how_far_esr_is_below_the_others_frontier(view):
 def test_an_esr_agent_below_the_frontier_is_reported_although_hypervolume_cannot_decrease():
     others = {key: HAND[key] for key in HAND if key[0] != "esr"}
     for spread, verdict in (
-        (0.05, "ESR lies below the other methods'"),
+        (0.05, "ESR (k=1) lies below the other methods'"),
         (1.0, "no ESR agent was found to lie off the other methods' frontier"),
     ):
         low = {("esr", "k=1"): {1: (33.2 - spread, [1, 1, 1, 0]), 2: (33.2 + spread, [1, 1, 0, 1])}}  # 34.54 at 0.75
@@ -212,7 +212,7 @@ def test_pairs_that_are_not_matched_are_marked(view):
     far = agents(HAND | {("ser", "w=0.1"): {1: (38.0, [0, 3, 0, 1]), 2: (38.1, [0, 2, 1, 1])}}).view("violations")
     table = tables.matched_nearest(far, far.arm("esr", "k=4"))  # 34.85, w=1 has 32.9
     assert table.shown["Agent"] == ["ESR (k=4)", "SER (w=1) *"]
-    assert "* Its mean return differs" in table.note
+    assert "* Its mean return is not matched" in table.note
     apart = stats.ttest_ind([32.8, 33.0], [34.9, 34.8], equal_var=False).confidence_interval(0.95)
     assert table.frame["returns_difference"][1] == pytest.approx((apart.low + apart.high) / 2)
     assert table.frame["returns_difference_ci"][1] == pytest.approx((apart.high - apart.low) / 2)

@@ -7,7 +7,7 @@ Seeds are the unit of replication.  An agent is a sequence of seeds, each an arr
 - Shares of episodes beyond a limit have intervals and a test (`share`, `share_test`).
 - A CVaR that only restates the mean is recognised (`cvar_support`), and so is a total that one episode dominates
   (`influence`).
-- `tail_power`, `detectable_ratio` and `seeds_needed` say what the same data with more seeds would show.
+- `tail_plan` says what the same agents with more seeds would show.
 
 benchmarks/verdicts.py measures false alarms and power; its tables are in results/verdicts.
 """
@@ -32,6 +32,7 @@ DEEPER = (1.0, 0.2, 0.1, 0.05)  # the primary test looks at these multiples of t
 ROUND_LEVELS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)  # that can replace a CVaR level beyond the data's support
 TAIL_EPISODES = 10  # over all seeds: fewer of them support no CVaR
 EQUIVALENT, DIFFERENT, UNDECIDED = "equivalent", "different", "undecided"
+MAX_SUBSETS = 32  # of a seed that has more episodes than another
 _CLIP = 0.95  # one-sided p values above it count as it, so that one level cannot veto all others
 
 Agent = Sequence[ArrayLike]  # one array of episodes per seed
@@ -43,23 +44,30 @@ Agent = Sequence[ArrayLike]  # one array of episodes per seed
 class Equivalence(NamedTuple):
     """mean(b) - mean(a) over seeds against a margin.
 
-    `verdict` is *equivalent* if the (1 - 2 alpha) interval lies within ± margin (two one-sided tests at alpha);
-    otherwise *different* if the (1 - alpha) interval excludes zero; otherwise *undecided*.
+    *Equivalent* if two one-sided tests place the difference within ± margin; otherwise *different* if Welch's test
+    finds a difference; otherwise *undecided*.
 
     Both can hold: precise data show a difference that the margin declares irrelevant.  The verdict is then
     *equivalent*, because the margin was set as the largest difference that does not matter, and with enough seeds
     no two agents would ever be equivalent otherwise.  `detectable` is still true, so that a page can say so.
     """
 
-    verdict: str
     difference: float
-    half: float  # half width of the (1 - alpha) interval; NaN where a seed count is one
-    half_equivalence: float  # half width of the (1 - 2 alpha) interval
+    half: float  # half width of the 95 % interval, never corrected; NaN where a seed count is one
     margin: float
     p_different: float
     p_equivalent: float  # the larger of the two one-sided p values
-    detectable: bool  # the (1 - alpha) interval excludes zero
-    relevant: bool  # the (1 - alpha) interval lies wholly beyond the margin
+
+    @property
+    def verdict(self) -> str:
+        if self.p_equivalent < SIGNIFICANT:
+            return EQUIVALENT
+        return DIFFERENT if self.detectable else UNDECIDED
+
+    @property
+    def detectable(self) -> bool:
+        """Whether a difference is found, however small."""
+        return self.p_different < SIGNIFICANT
 
     @property
     def reversed(self) -> "Equivalence":
@@ -67,7 +75,7 @@ class Equivalence(NamedTuple):
         return self._replace(difference=-self.difference)
 
 
-def equivalence(a: ArrayLike, b: ArrayLike, margin: float, alpha: float = SIGNIFICANT) -> Equivalence:
+def equivalence(a: ArrayLike, b: ArrayLike, margin: float) -> Equivalence:
     """Welch's two one-sided tests of |mean(b) - mean(a)| < margin, from one number per seed.
 
     A NaN margin, where none can be stated, or a single seed never gives *equivalent*.  Seeds that are all alike carry
@@ -78,23 +86,26 @@ def equivalence(a: ArrayLike, b: ArrayLike, margin: float, alpha: float = SIGNIF
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if margin < 0:
         raise ValueError(f"margin={margin} is negative; use the largest difference that does not matter")
-    wide, narrow = (compare.difference(b, a, level) for level in (1 - alpha, 1 - 2 * alpha))
-    apart = wide.mean
+    apart, half, _ = compare.difference(b, a)
     if min(a.size, b.size) < 2:
-        nan = float("nan")
-        return Equivalence(UNDECIDED, apart, nan, nan, margin, nan, nan, False, False)
+        return Equivalence(apart, math.nan, margin, math.nan, math.nan)
     p_different, error, freedom = _welch(a, b, capped=False)
     if error > 0:
         p_equivalent = float(stdtr(freedom, (abs(apart) - margin) / error))
     else:
         p_equivalent = float(abs(apart) > margin) if margin == margin else math.nan
-    detectable = bool(p_different < alpha)
-    equivalent = p_equivalent < alpha
-    verdict = EQUIVALENT if equivalent else DIFFERENT if detectable else UNDECIDED
-    relevant = detectable and abs(apart) - wide.half > margin
-    return Equivalence(
-        verdict, apart, wide.half, narrow.half, margin, float(p_different), p_equivalent, detectable, bool(relevant)
-    )
+    return Equivalence(apart, half, margin, float(p_different), p_equivalent)
+
+
+def corrected(found: Sequence[Equivalence]) -> list[Equivalence]:
+    """The verdicts of several pairs on one mean: p of either kind is corrected by Holm for all of them.
+
+    Among identical agents at most one table in twenty then has a pair that is called different; among agents whose
+    means differ by the margin or more, at most one has a pair that is called equivalent.
+    """
+    different = compare.holm([one.p_different for one in found])
+    equivalent = compare.holm([one.p_equivalent for one in found])
+    return [one._replace(p_different=p, p_equivalent=q) for one, p, q in zip(found, different, equivalent)]
 
 
 def default_margin(returns: ArrayLike, costs: ArrayLike, share: float = MARGIN_SHARE) -> float:
@@ -113,20 +124,18 @@ def default_margin(returns: ArrayLike, costs: ArrayLike, share: float = MARGIN_S
 
 
 class LevelTest(NamedTuple):
-    """CVaR at one level: the seed means, their ratio b / a on the log scale with its 95 % interval, Welch's p."""
+    """CVaR at one level: the seed means, their ratio b / a on the log scale, Welch's p."""
 
     level: float
     a: float
     b: float
     ratio: float
-    low: float
-    high: float
     p: float  # uncorrected
 
     @property
     def reversed(self) -> "LevelTest":
         """With the two agents exchanged."""
-        return LevelTest(self.level, self.b, self.a, 1 / self.ratio, 1 / self.high, 1 / self.low, self.p)
+        return LevelTest(self.level, self.b, self.a, 1 / self.ratio, self.p)
 
 
 class TailTest(NamedTuple):
@@ -135,6 +144,10 @@ class TailTest(NamedTuple):
     Welch's test on the logarithm of the CVaR over seeds, at the stated level and at a fifth, a tenth and a twentieth
     of it (10, 2, 1 and 0.5 %), as far as every seed has an episode there.  One-sided p values are combined by
     Cauchy's rule, which holds for dependent tests; p is twice the smaller of the two directions.
+
+    Seeds with more episodes than others are cut into subsets of the smaller size (`_subset_cvars`), and the tests of
+    all subsets are combined in the same way.  Their mean would be known better than the other agent's CVaR, and
+    Welch's test finds heavy tails that are alike too often then.
     """
 
     p: float  # NaN with a single seed
@@ -168,8 +181,9 @@ class TailSample(NamedTuple):
 
 
 def tail_sample(agent: Agent) -> TailSample:
-    """Negative costs count as zero: there is no harm below none."""
+    """Episodes and seeds in an order that does not depend on the table's; negative costs count as zero."""
     seeds = tuple(np.maximum(np.sort(np.asarray(seed, np.float64)), 0.0) for seed in agent)
+    seeds = tuple(sorted(seeds, key=lambda seed: (seed.sum(), seed.size)))
     if not seeds or min(seed.size for seed in seeds) == 0:
         raise ValueError("an agent needs at least one seed, and every seed at least one episode")
     return TailSample(seeds, float(sum(seed.sum() for seed in seeds)), int(sum((seed > 0).sum() for seed in seeds)))
@@ -248,43 +262,37 @@ def combined(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _tail_test(
     a: TailSample, b: TailSample, cvars_a: list[np.ndarray], cvars_b: list[np.ndarray], episodes: int, alpha: float
 ) -> TailTest:
-    from scipy.special import stdtrit
-
     levels = tail_levels(episodes, alpha)
     added = offsets(a.positive + b.positive, a.often + b.often, levels, episodes)
-    logs = [np.array([np.log(seed + added).mean(0) for seed in cvars]).T for cvars in (cvars_a, cvars_b)]
-    means = [np.array([seed.mean(0) for seed in cvars]).T for cvars in (cvars_a, cvars_b)]
-    testable = min(len(a.seeds), len(b.seeds)) > 1
-    p, heavier = combined(*logs) if testable else (math.nan, 0)
-    rows = []
-    for index, level in enumerate(levels):
-        own = logs[0][index], logs[1][index]
-        apart = float(own[1].mean() - own[0].mean())
-        p_level, half = math.nan, math.nan
-        if testable:
-            p_level, error, freedom = map(float, _welch(*own))
-            half = float(stdtrit(freedom, 0.975)) * error
-        ratio, low, high = (float(np.exp(at)) for at in (apart, apart - half, apart + half))
-        cvar_a, cvar_b = (float(mean[index].mean()) for mean in means)
-        rows.append(LevelTest(float(level), cvar_a, cvar_b, ratio, low, high, p_level))
-    plain = float(_welch(means[0][0], means[1][0], capped=False)[0]) if testable else math.nan
-    return TailTest(float(p), float(p), int(heavier), tuple(rows), plain)
+    subsets = np.arange(max(len(seed) for seed in (*cvars_a, *cvars_b)))
+    logs = [  # [level, subset, seed]
+        np.array([np.log(seed[subsets % len(seed)] + added) for seed in cvars]).T for cvars in (cvars_a, cvars_b)
+    ]
+    means = [np.array([seed.mean(0) for seed in cvars]).T for cvars in (cvars_a, cvars_b)]  # [level, seed]
+    apart = logs[1].mean((1, 2)) - logs[0].mean((1, 2))
+    p, heavier, each, plain = math.nan, 0, np.full(levels.size, math.nan), math.nan
+    if min(len(a.seeds), len(b.seeds)) > 1:
+        p, heavier = combined(*(log.reshape(-1, log.shape[-1]) for log in logs))
+        each, _ = combined(*logs)
+        plain = float(_welch(means[0][0], means[1][0], capped=False)[0])
+    numbers = zip(levels, means[0].mean(1), means[1].mean(1), np.exp(apart), each)
+    return TailTest(float(p), float(p), int(heavier), tuple(LevelTest(*map(float, row)) for row in numbers), plain)
 
 
 def _subset_cvars(sample: TailSample, episodes: int, levels: np.ndarray) -> list[np.ndarray]:
     """Of each seed: the CVaRs [subset, level] of subsets of so many episodes.
 
     The logarithm of a CVaR depends on how many episodes it is taken of.  A seed with more than the smallest of the
-    pair is therefore cut into random subsets of that size, which have the same law, and averaged over them.  The cut
-    does not depend on the order of the table.
+    pair is therefore cut into random subsets of that size, which have the same law.  The cut does not depend on the
+    order of the table.  Each seed has a cut of its own: else the worst episodes of all seeds would meet in one subset.
     """
     found = []
-    for seed in sample.seeds:
+    for position, seed in enumerate(sample.seeds):
         if seed.size == episodes:
             found.append(level_cvars(seed, levels)[None])
             continue
-        shuffled = seed[np.random.default_rng(seed.size).permutation(seed.size)]
-        starts = episodes * np.arange(math.ceil(seed.size / episodes))
+        shuffled = seed[np.random.default_rng([seed.size, position]).permutation(seed.size)]
+        starts = episodes * np.arange(min(math.ceil(seed.size / episodes), MAX_SUBSETS))
         subsets = shuffled[(starts[:, None] + np.arange(episodes)) % seed.size]
         found.append(level_cvars(subsets, levels))
     return found
@@ -424,45 +432,18 @@ def _subset_law(over: np.ndarray, episodes: int, size: int) -> np.ndarray:
 
 
 class Support(NamedTuple):
-    """Whether a CVaR level lies beyond the data, per agent, and what to use instead."""
+    """Which agents have too few harmful episodes for the CVaR, and a level that all of them support."""
 
-    alpha: float
-    shares: tuple[float, ...]  # of each agent: P(> 0), which of counts is P(>= 1)
-    beyond: tuple[bool, ...]  # of each agent: P(> 0) < alpha
+    beyond: tuple[bool, ...]  # of each agent: P(> 0) < alpha, so that its CVaR is mean / alpha
     level: float  # the largest round level that every agent's data support; NaN where there is none
-    measure: str  # of the first screen: "CVaR", "P(≥1)" or "P(>k)"
-
-    @property
-    def sentence(self) -> str:
-        """One line for the page; empty where the level is within all data."""
-        count = sum(self.beyond)
-        if not count:
-            return ""
-        subject = "every agent" if count == len(self.beyond) else f"{count} of {len(self.beyond)} agents"
-        times = f"{1 / self.alpha:.3g} times the mean"
-        lower = f", or the CVaR at {100 * self.level:g} %" if self.level == self.level else ""
-        instead = "P(≥1)" if self.measure == "CVaR" else self.measure
-        return (
-            f"For {subject}, fewer than {100 * self.alpha:g} % of episodes have any harm, so the CVaR at that level is "
-            f"{times} and says nothing more. Use {instead}{lower}."
-        )
 
 
-def cvar_support(agents: Sequence[Agent], alpha: float = metrics.CVAR_ALPHA, limit: float = math.nan) -> Support:
-    """Recognise CVaRs at a level beyond the data's support: P(> 0) < alpha, so that CVaR = mean / alpha.
-
-    `measure` replaces the CVaR only where this holds for every agent: beside an agent whose tail is filled, a clean
-    agent's CVaR is still a number to compare.  P(>k) is used where `limit` is stated and some agent exceeds it in at
-    least ten episodes, otherwise P(≥1).
-    """
+def cvar_support(agents: Sequence[Agent], alpha: float = metrics.CVAR_ALPHA) -> Support:
+    """Recognise CVaRs at a level beyond the data's support: P(> 0) < alpha, so that CVaR = mean / alpha."""
     pooled = [np.concatenate([np.asarray(seed, np.float64) for seed in agent]) for agent in agents]
-    shares = tuple(float((costs > 0).mean()) for costs in pooled)
-    beyond = tuple(at < alpha for at in shares)
-    least, fewest = min(shares), min(costs.size for costs in pooled)
-    fits = (at for at in ROUND_LEVELS if at < alpha and at <= least and at * fewest >= TAIL_EPISODES)
-    over = max(int((costs > limit).sum()) for costs in pooled)
-    measure = "CVaR" if not all(beyond) else "P(>k)" if over >= TAIL_EPISODES else "P(≥1)"
-    return Support(alpha, shares, beyond, next(fits, math.nan), measure)
+    shares, fewest = [float((costs > 0).mean()) for costs in pooled], min(costs.size for costs in pooled)
+    fits = (at for at in ROUND_LEVELS if at < alpha and at <= min(shares) and at * fewest >= TAIL_EPISODES)
+    return Support(tuple(share < alpha for share in shares), next(fits, math.nan))
 
 
 class Influence(NamedTuple):
@@ -526,56 +507,6 @@ def tail_plan(
         middle = (low + high) / 2
         low, high = (low, middle) if at(np.full_like(apart, middle), seeds) >= power else (middle, high)
     return TailPlan(at(apart, seeds), needed, float(np.exp(high)) if high < 32 else math.inf)
-
-
-class MeanPlan(NamedTuple):
-    """What Welch's test, and the equivalence test, would show of two agents with spreads like these."""
-
-    difference: float  # that would be found with 80 % power and as many seeds as there are
-    seeds_different: int | None  # per agent, to find the difference that was observed
-    seeds_equivalent: int | None  # per agent, to show equivalence within the margin if the means are equal
-
-
-def mean_plan(
-    a: ArrayLike, b: ArrayLike, margin: float = math.nan, comparisons: int = 1, power: float = POWER
-) -> MeanPlan:
-    """Sample sizes for means, from one number per seed; new seeds are drawn from normal laws with these spreads."""
-    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    if min(a.size, b.size) < 2:
-        return MeanPlan(math.nan, None, None)
-    spreads, apart = (float(a.std(ddof=1)), float(b.std(ddof=1))), abs(float(b.mean() - a.mean()))
-    alpha = SIGNIFICANT / comparisons
-
-    def finds(true: float, sizes: tuple[int, int]) -> bool:
-        x, y = _normal_seeds(spreads, sizes)
-        p, _, _ = _welch(x, y + true, capped=False)
-        return bool(((p < alpha) & (y.mean(-1) + true > x.mean(-1))).mean() >= power)
-
-    def shows(size: int) -> bool:
-        from scipy.special import stdtr
-
-        x, y = _normal_seeds(spreads, (size, size))
-        _, error, freedom = _welch(x, y, capped=False)
-        distance = abs(y.mean(-1) - x.mean(-1)) - margin
-        return bool((stdtr(freedom, distance / np.maximum(error, 1e-300)) < alpha).mean() >= power)
-
-    low, high = 0.0, 2 * sum(spreads)
-    while high and not finds(high, (a.size, b.size)):
-        high *= 2
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (low, middle) if high and finds(middle, (a.size, b.size)) else (middle, high)
-    different = _smallest(lambda size: finds(apart, (size, size)), 2, MAX_SEEDS) if apart else None
-    return MeanPlan(high, different, _smallest(shows, 2, MAX_SEEDS) if margin > 0 else None)
-
-
-def _normal_seeds(
-    spreads: tuple[float, float], sizes: tuple[int, int], draws: int = 2000
-) -> tuple[np.ndarray, np.ndarray]:
-    """Made-up seeds of two agents of mean zero, the same at every call."""
-    generator = np.random.default_rng(0)
-    x, y = (spread * generator.standard_normal((draws, size)) for spread, size in zip(spreads, sizes))
-    return x, y
 
 
 def _log_cvars(a: TailSample, b: TailSample, alpha: float) -> list[np.ndarray]:

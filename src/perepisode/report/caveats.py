@@ -17,7 +17,7 @@ from perepisode.report.style import dilemma_name, reference_of
 from perepisode.settings import differing, of
 
 FEW_SEEDS = 5
-COLLAPSED = 0.7  # a seed below this share of the median return of its agent
+COLLAPSED = 0.7  # of the median return of an agent: a seed below it, and unlike the others
 UNLIKE = 0.05  # share of the largest mean of an agent's seeds: a seed below it behaves differently
 BY_CHANCE = 5  # expected violating episodes of such a seed: with fewer, it may have none by chance
 
@@ -40,8 +40,13 @@ def _tests(view: View, compared: Compared) -> Iterator[str]:
             f"{chosen.label} is compared because of its per-episode budget, with the arms nearest to it in the means, "
             f"which the data chose{many}."
         )
-    elif len(view.main) > 1:
+    elif compared.pairs:
         yield f"The comparisons were chosen by the data: no analysis plan fixed them (--plan){many}."
+    if compared.skipped:
+        yield (
+            f"{compared.skipped} of {compared.skipped + len(compared.pairs)} pairs are not compared: one agent has "
+            f"both a higher return and {view.measure.more}, and its tail may be heavier for that reason alone."
+        )
     if compared.tested and stated(view.return_margin) and not stated(plan.margin):
         share = percent(MARGIN_SHARE, digits=0)
         yield (
@@ -52,8 +57,9 @@ def _tests(view: View, compared: Compared) -> Iterator[str]:
         listed = ", ".join(f"{point.label} {number(point.mean_return)}" for point in far)
         reached = [point for point in far if matched.interpolated(view, chosen, point.method).tail is not None]
         remedy = "; the interpolated table compares at equal return" if reached else ""
-        more = " by more than 1 %" if min(len(point.seeds) for point in (chosen, *far)) == 1 else ""
-        yield f"Mean return differs{more} from that of {chosen.label} ({number(chosen.mean_return)}): {listed}{remedy}."
+        how = "uncorrected p < 0.05" if min(len(point.seeds) for point in (chosen, *far)) > 1 else "more than 1 % apart"
+        own = f"{chosen.label} ({number(chosen.mean_return)})"
+        yield f"Mean return is not matched to that of {own}: {listed} ({how}){remedy}."
 
 
 def _tails(view: View) -> Iterator[str]:
@@ -66,8 +72,7 @@ def _tails(view: View) -> Iterator[str]:
         over = exceeding(chosen, chosen.budget)
         text += f"; {over} episode{'s' * (over != 1)} of {chosen.label} exceed{'s' * (over == 1)} its budget"
     yield text + "."
-    if sentence := cvar_support([point.counts for point in view.main], view.measure.alpha).sentence:
-        yield sentence
+    yield from _support(view)
     yield from _influence(view)
     if len(compared) == 1 and len(view.main) == 1:
         yield "There is only one agent, so nothing here is a comparison."
@@ -76,13 +81,28 @@ def _tails(view: View) -> Iterator[str]:
         yield f"All seeds of {', '.join(flat)} have the same CVaR; an interval of zero width is not certainty."
 
 
+def _support(view: View) -> Iterator[str]:
+    """Agents with so few harmful episodes that their CVaR is a multiple of their mean."""
+    beyond, level = cvar_support([point.counts for point in view.main], view.measure.alpha)
+    if not any(beyond):
+        return
+    alpha, measure = view.measure.alpha, view.measure
+    subject = "every agent" if all(beyond) else f"{sum(beyond)} of {len(beyond)} agents"
+    lower = f", or the CVaR at {100 * level:g} %" if stated(level) else ""
+    yield (
+        f"For {subject}, fewer than {100 * alpha:g} % of episodes have any harm, so {measure.cvar_heading} is "
+        f"{1 / alpha:.3g} times the mean and says nothing more. Use {measure.p_any}{lower}."
+    )
+
+
 def _influence(view: View) -> Iterator[str]:
     """Single episodes that carry a tenth or more of an agent's total; single violations are not worth a sentence."""
     found = [(point, influence(point.counts)) for point in view.main]
     flagged = [(point, one) for point, one in found if one.flagged and not (view.measure.is_count and one.value <= 1)]
     if flagged:
+        text = view.measure.text if not view.measure.is_count else lambda value: number(value, 0)
         parts = (
-            f"{point.label} {percent(one.share)} ({view.measure.text(one.value)} in seed {point.seeds[one.seed].seed})"
+            f"{point.label} {percent(one.share)} ({text(one.value)} in seed {point.seeds[one.seed].seed})"
             for point, one in flagged
         )
         yield f"One episode carries a tenth or more of an agent's total {view.measure.name}: {', '.join(parts)}."
@@ -95,6 +115,9 @@ def _seeds(views: list[View]) -> Iterator[str]:
     elif min(counts) < FEW_SEEDS:
         span = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
         yield f"Few seeds ({span} per agent): intervals are wide, and only large differences are significant."
+        if min(counts) == 1:
+            alone = listed(point.label for point in views[0].main if len(point.seeds) == 1)
+            yield f"Agents with one seed have no intervals, and none of their comparisons is tested: {alone}."
     for view in views:
         name = dilemma_name(view.dilemma)
         if view.unconstrained is not None and not view.binds:
@@ -152,8 +175,9 @@ def _runs(episodes: Episodes, views: list[View]) -> Iterator[str]:
 def _collapsed(point: Point) -> Iterator[str]:
     """A seed with a far lower return than the agent's other seeds."""
     middle = float(np.median(point.returns))
-    low = [seed.seed for seed, value in zip(point.seeds, point.returns) if value < COLLAPSED * middle]
-    if low:
+    fallen = point.returns < middle - (1 - COLLAPSED) * abs(middle)
+    low = [seed.seed for seed, fell in zip(point.seeds, fallen) if fell]
+    if low and middle - point.returns[fallen].max() > np.ptp(point.returns[~fallen]):  # unlike the others' own spread
         least = number(float(min(point.returns)), 1)
         yield f"seed {low[0]} collapsed (return {least} against a median of {number(middle, 1)})."
 

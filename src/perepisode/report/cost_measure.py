@@ -34,6 +34,16 @@ class CostMeasure(NamedTuple):
         return self.word if self.is_count else "cost"
 
     @property
+    def events(self) -> str:
+        """What a count counts."""
+        return "unit costs" if self.name == "cost" else self.name
+
+    @property
+    def more(self) -> str:
+        """Of an agent with a larger mean."""
+        return "a higher cost" if self.name == "cost" else f"more {self.name}"
+
+    @property
     def heading(self) -> str:
         return self.name.capitalize()
 

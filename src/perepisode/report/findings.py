@@ -73,16 +73,15 @@ def _pair_view(view: View, compared: Compared) -> Iterator[str]:
     stated_pairs = (differ if compared.chosen_by != pairs.BY_DATA else differ[:MAX_STATED]) or ordered[:1]
     yield from (_pair_sentence(view, pair) for pair in stated_pairs)
     rest = [pair for pair in ordered if pair not in stated_pairs]
-    if not rest:
-        return
     if compared.chosen_by == pairs.BY_DATA:
-        found = in_words(len(differ)) if differ else "none"
-        yield f"Of the {len(compared.pairs)} pairs that were compared, {found} differ significantly in their tails."
-    else:
+        found = f"{in_words(len(differ)) if differ else 'none'} differ{'s' * (len(differ) == 1)}"
+        if compared.tested > 1:
+            yield f"Of the {compared.tested} pairs that were tested, {found} significantly in the tails."
+    elif rest:
         first, written = rest[0].one, view.measure.plus_minus
         own = f"{first.label} ({view.measure.cvar_heading} {written(*first.tail[:2])})"
         others = (f"{pair.other.label} {written(*pair.other.tail[:2])} ({_test(pair)})" for pair in rest)
-        yield f"No difference in tails was found from {own}: {', '.join(others)}."
+        yield f"No difference in tails was found between {own} and {', '.join(others)}."
 
 
 def _untested_sentence(view: View, compared: Compared) -> str:
@@ -132,9 +131,9 @@ def within_margin(means: Equivalence) -> bool:
 def _power_view(compared: Compared) -> Iterator[str]:
     """How many seeds would settle what these do not: of the clearest pair without a verdict on its tails."""
     open_pairs = [pair for pair in pairs.by_clarity(compared.pairs) if stated(pair.p) and not pair.differ]
-    if not open_pairs:
+    if not open_pairs or open_pairs[0].tail.p == 1:  # nothing that more seeds like these could show
         return
-    pair = max(open_pairs, key=lambda pair: (pair.ratio < float("inf"), pair.ratio))
+    pair = open_pairs[0]
     samples = [point.tail_sample for point in pair.oriented[:2]]
     plan = verdicts.tail_plan(*samples, comparisons=compared.tested, alpha=pair.one.measure.alpha)
     seeds = sorted({len(point.seeds) for point in pair[:2]})
@@ -146,7 +145,7 @@ def _power_view(compared: Compared) -> Iterator[str]:
     power = f"{100 * verdicts.POWER:.0f} %"
     yield (
         f"With {many} seeds per agent that vary like these, {found} is found with a probability of {power}. The "
-        f"largest contrast without a verdict, {pair.heavier.label} against {pair.lighter.label}, would need {needed} "
+        f"clearest contrast without a verdict, {pair.heavier.label} against {pair.lighter.label}, would need {needed} "
         "seeds per agent."
     )
 
@@ -194,7 +193,7 @@ def _equal_mean_sentence(view: View, equal: matched.EqualMeanComparison) -> str:
     text = f"{measure.cvar_heading} interpolated to equal mean {measure.name} of {level}: {', '.join(tails)}"
     if measure.is_count:
         alone, least = map(measure.text, (measure.independent_cvar(equal.level), measure.least_cvar(equal.level)))
-        text += f" (independent violations would give {alone}; {least} is the least possible)"
+        text += f" (independent {measure.events} would give {alone}; {least} is the least possible)"
     return f"{text}.{_not_reached(equal.reads)}"
 
 
@@ -227,15 +226,21 @@ def _mean_view(view: View) -> Iterator[str]:
         return
     span = dict.fromkeys(number(0.0 - round(value, 1), 1) for value in (max(reached.values()), min(reached.values())))
     halves = {point.label: point.return_interval.half for point in view.main}
-    if any(-value > halves[label] for label, value in reached.items()):
-        verdict = "ESR lies above the other methods' frontier, so a lower CVaR may come from better optimisation"
-    elif any(value > halves[label] for label, value in reached.items()):
-        verdict = "ESR lies below the other methods' frontier, the price of its CVaR or a sign of too little training"
-    else:
-        verdict = "no ESR agent was found to lie off the other methods' frontier"
+    above, below = ([label for label, value in reached.items() if sign * value > halves[label]] for sign in (-1, 1))
+    verdict = "no ESR agent was found to lie off the other methods' frontier"
+    if off := above or below:
+        why = (
+            "a lower CVaR may come from better optimisation"
+            if above
+            else "the price of a lower CVaR, or short training"
+        )
+        verdict = (
+            f"{listed(off)} {'lies' if len(off) == 1 else 'lie'} {'above' if above else 'below'} the other methods' "
+            f"frontier by more than the 95 % interval of the return ({why})"
+        )
     missing = [label for label in short if label not in reached]
-    text = f"On average: {verdict} (ESR's returns differ from it by {' to '.join(span)}; {gain}"
-    yield text + (f"; {', '.join(missing)} lies beyond its ends)." if missing else ").")
+    ends = f"; {listed(missing)} {'lies' if len(missing) == 1 else 'lie'} beyond its ends" if missing else ""
+    yield f"On average: {verdict}; ESR's returns differ from it by {' to '.join(span)}{ends}; {gain}."
 
 
 def _cost_view(view: View, chosen: Point, rivals: list[Point]) -> Iterator[str]:

@@ -90,15 +90,19 @@ def statement(view: View, chosen: Point, compared: Compared) -> Statement:
     """The clearest statement that the data support: about one agent against others that were compared with it."""
     if not compared.pairs:
         return _without_pairs(view, chosen)
+    if not any(point.interval(metrics.p_any).mean for point in view.main):
+        nothing = "No agent " + view.measure.exceeds(0, verb=True) + " in any episode."
+        none = Described(view.measure, float("nan"), 0.0)
+        return Statement(nothing, [_card(point, none) for point in view.main[:3]], "", OF_SHARES)
     fixed = compared.chosen_by != pairs.BY_DATA
     hub, about = (chosen, compared.pairs) if fixed and _all_have(chosen, compared.pairs) else _hub(compared.pairs)
     how = _described(view, hub, about)
     others = [pair.other if pair.one is hub else pair.one for pair in about]
     shown = sorted(others, key=lambda point: -how.interval(point).mean)
     return Statement(
-        _tails_clause(hub, others, about, how, len(view.main)),
+        _tails_clause(hub, others, about, how, compared, len(view.main)),
         [_card(point, how, pair) for point, pair in _cards(hub, shown, about)],
-        _means_clause(view, others, about),
+        f"{_rest_clause(others, about)} {_means_clause(view, others, about)}".strip(),
         OF_SHARES if how.is_share else ("tail",) if how.alpha == view.measure.alpha else ("exceedance",),
     )
 
@@ -109,7 +113,7 @@ def _all_have(point: Point, compared: list[Pair]) -> bool:
 
 def _hub(compared: list[Pair]) -> tuple[Point, list[Pair]]:
     """The agent of the clearest pair that differs from the most others in the same direction, and those pairs."""
-    best = min(compared, key=pairs.clarity)
+    best = pairs.by_clarity(compared)[0]
     if not best.differ:
         return best.heavier, [best]
     sides = {
@@ -138,39 +142,43 @@ def _described(view: View, hub: Point, about: list[Pair]) -> Described:
     shares = [point.interval(metrics.p_any).mean for point in points]
     if max(shares) < measure.alpha and _ordered_by(found, metrics.p_any):
         return Described(measure, float("nan"), 0.0)
-    return Described(measure, min(found, key=pairs.clarity).level.level if found else measure.alpha)
+    return Described(measure, pairs.by_clarity(found)[0].level.level if found else measure.alpha)
 
 
 def _ordered_by(found: list[Pair], metric: compare.Metric) -> bool:
     return all(pair.other.interval(metric).mean > pair.one.interval(metric).mean for pair in found)
 
 
-def _tails_clause(hub: Point, others: list[Point], about: list[Pair], how: Described, agents: int) -> str:
-    """Which of the others have a heavier or a lighter tail, and for which no difference was found."""
+def _tails_clause(
+    hub: Point, others: list[Point], about: list[Pair], how: Described, compared: Compared, agents: int
+) -> str:
+    """Which of the others have a heavier or a lighter tail than the agent, and the numbers of all of these."""
+    own, amounts = f"{hub.label} {how.sentence(hub)}", partial(_amounts, how=how)
     if not any(stated(pair.p) for pair in about):
-        return f"{hub.label} {how.sentence(hub)}, {_amounts(others, how)} ({untested(about[0])})."
-    heavier = [other for other, pair in zip(others, about) if pair.differ and pair.heavier is other]
-    lighter = [other for other, pair in zip(others, about) if pair.differ and pair.lighter is other]
-    rest = [other for other in others if other not in heavier and other not in lighter]
-    own = f"{hub.label} {how.sentence(hub)}"
-    if not heavier and not lighter:
-        if len(others) == 1 < agents - 1:
-            return (
-                f"No difference in tails was found among {in_words(agents)} agents; the largest contrast is that "
-                f"{own} and {_amounts(others, how)}."
-            )
-        return f"No difference in tails was found: {own}, {_amounts(others, how)}."
-    kinds = [
-        f"{kind} tail than {_group(side, agents - 1)}"
-        for kind, side in (("a lighter", heavier), ("a heavier", lighter))
-        if side
-    ]
-    known = [other for other in others if other not in rest]
-    text = f"{hub.label} has {' and '.join(kinds)}: it {how.sentence(hub)}, {_amounts(known, how)}."
-    if rest:
-        count = f"{in_words(len(rest))} others" if len(rest) > 2 else listed(point.label for point in rest)
-        text += f" No difference in tails was found from {count}."
-    return text
+        return f"{own}, {amounts(others)} ({untested(about[0])})."
+    kinds = {
+        f"{kind} tail than": [other for other, pair in zip(others, about) if pair.differ and side(pair) is other]
+        for kind, side in (("a lighter", _heavier), ("a heavier", _lighter))
+    }
+    if found := [f"{kind} {_group(side, agents - 1)}" for kind, side in kinds.items() if side]:
+        known = [other for side in kinds.values() for other in side]
+        return f"{hub.label} has {' and '.join(found)}: it {how.sentence(hub)}, {amounts(known)}."
+    if compared.chosen_by != pairs.BY_DATA or agents == 2:
+        return f"No difference in tails was found: {own}, {amounts(others)}."
+    among = f"among {in_words(agents)} agents"
+    if compared.skipped:
+        some = f"{in_words(len(compared.pairs))} pairs" if len(compared.pairs) > 1 else "only pair"
+        among = f"in the {some} of agents that can be compared"
+    return f"No difference in tails was found {among}; the clearest contrast is that {own}, {amounts(others)}."
+
+
+def _rest_clause(others: list[Point], about: list[Pair]) -> str:
+    """Those of the others for which no difference was found beside others for which one was."""
+    rest = [other for other, pair in zip(others, about) if not pair.differ]
+    if len(rest) in (0, len(others)):
+        return ""
+    count = f"{in_words(len(rest))} others" if len(rest) > 2 else listed(point.label for point in rest)
+    return f"No difference in tails was found between it and {count}."
 
 
 def _group(some: list[Point], others: int) -> str:
@@ -181,10 +189,11 @@ def _group(some: list[Point], others: int) -> str:
 
 
 def _amounts(points: list[Point], how: Described) -> str:
+    """ "against 1.0 % for Lagrangian (d=0.5) and 13.5 % for SER (w=0.1)"."""
     ordered = sorted(points, key=lambda point: how.interval(point).mean)
     if len(ordered) > 3:
-        return f"the others from {how.text(ordered[0])} to {how.text(ordered[-1])}"
-    return listed(f"{point.label} {how.text(point)}" for point in ordered)
+        return f"against {how.text(ordered[0])} to {how.text(ordered[-1])} for the others"
+    return "against " + listed(f"{how.text(point)} for {point.label}" for point in ordered)
 
 
 def _means_clause(view: View, others: list[Point], about: list[Pair]) -> str:
@@ -229,15 +238,16 @@ def _means_of(view: View, pair: Pair) -> str:
 
 
 def _without_pairs(view: View, chosen: Point) -> Statement:
+    """One agent, or agents of which each with more return is known to have more violations or cost."""
     how = _describe_alone(view, chosen)
     if len(view.main) == 1:
         return Statement(f"{chosen.label} {how.sentence(chosen)}.", [_card(chosen, how)])
     low, high = (pick(view.main, key=lambda point: how.interval(point).mean) for pick in (min, max))
-    every = "Any two agents differ in mean return and in mean " + view.measure.name
+    every = f"Of any two agents, the one with the higher mean return has {view.measure.more} on average"
     if matched.prespecified(view):
         every = f"There is no other method to compare {chosen.label} with"
         low = chosen
-    headline = f"{every}. {low.label} {how.sentence(low)}, {high.label} {how.text(high)}."
+    headline = f"{every}. {low.label} {how.sentence(low)}, {_amounts([high], how)}."
     return Statement(headline, [_card(point, how) for point in dict.fromkeys((low, high))])
 
 

@@ -194,8 +194,9 @@ def _origin(inputs: Inputs) -> str:
 
 
 def unbroken(text: str) -> str:
-    """No line breaks within "10 %" and "p < 0.001"."""
-    return re.sub(r"(?<=\bp) ([<=]) ", "\u00a0\\1\u00a0", text.replace(" %", "\u00a0%"))
+    """No line breaks within "10 %", "p < 0.001" and "0.1 – 0.8", which browsers would break behind the dash."""
+    text = text.replace(" %", "\u00a0%").replace("\u00a0–\u00a0", "\u00a0–\u2060\u00a0")
+    return re.sub(r"(?<=\bp) ([<=]) ", "\u00a0\\1\u00a0", text)
 
 
 def _literal(text: str) -> str:

@@ -171,13 +171,15 @@ def _reading(inputs: Inputs) -> Iterator[Shown]:
         "agents were identical, at most one table in twenty would claim a difference",
         "equivalent, different, undecided": tables.margins_note(inputs.views[0]),
         "comparisons": "those of the analysis plan; else, if the study has an agent with a per-episode budget, that "
-        "agent against the nearest arms of the other methods; else all pairs not known to differ in both means",
+        "agent against the nearest arms of the other methods; else all pairs, except those where one agent is known to "
+        f"have both a higher return and {measure.more}: its tail may be heavier for that reason alone",
         "interpolated": "read along a method's frontier, between two of its arms, at exactly the given mean",
         "protocol": f"of this report: {tables.basis(inputs.views[0])}",
     }
     if measure.is_count:
         meanings["independent, least"] = (
-            f"{measure.cvar_heading} for the same mean: of independent violations (Poisson), and the least possible"
+            f"{measure.cvar_heading} of independent {measure.events} (Poisson) with the same mean, and the least "
+            "possible"
         )
     shown = {"Metric": list(meanings), "Meaning": list(meanings.values())}
     yield tables.Table("definitions", "Definitions", "", shown, pd.DataFrame(shown))

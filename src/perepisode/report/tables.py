@@ -144,7 +144,8 @@ def _which(view: View, compared: pairs.Compared) -> str:
         return f"The comparisons were fixed beforehand by {view.plan.name}."
     if compared.chosen_by == pairs.BY_BUDGET:
         return f"{first}, fixed by its budget, and of every other method the arms nearest to it in the means."
-    skipped = f", except {compared.skipped} known to differ in both means" if compared.skipped else ""
+    skipped = f", except {compared.skipped} where the higher return comes with {view.measure.more}"
+    skipped = skipped if compared.skipped else ""
     return f"All pairs of agents{skipped}: no analysis plan fixed them, so the comparisons were chosen by the data."
 
 
@@ -159,9 +160,9 @@ def margins_note(view: View) -> str:
     if stated(plan.cost_margin):
         of_cost = f"±{measure.text(plan.cost_margin)} (as stated)"
     return (
-        "Means are equivalent if two one-sided tests place their difference within a margin, different if its 95 % "
-        f"interval excludes zero, and undecided otherwise. The margin of mean return {of_return}; that of mean "
-        f"{measure.name} is {of_cost}."
+        "Means are equivalent if two one-sided tests place their difference within a margin, different if Welch's test "
+        "finds a difference (both at 5 %, corrected for all comparisons of the same mean by Holm), and undecided "
+        f"otherwise. The margin of mean return {of_return}; that of mean {measure.name} is {of_cost}."
     )
 
 
@@ -238,7 +239,7 @@ def _marked(both: list[tuple[Point, Point]]) -> list[str]:
 
 
 def _unmatched_note(labels: list[str]) -> str:
-    note = " * Its mean return differs: the tails may differ for that reason."
+    note = " * Its mean return is not matched (uncorrected p < 0.05): the tails may differ for that reason."
     return note if any(label.endswith("*") for label in labels) else ""
 
 
@@ -281,8 +282,8 @@ def same_violations(view: View, chosen: Point) -> Table | None:
         alone, least = measure.independent_cvar(found.level), measure.least_cvar(found.level)
         implied = {"independent_cvar": alone, "least_cvar": least}
         note += (
-            f" At this mean, independent violations would give a {measure.cvar_heading} of {measure.text(alone)}; the "
-            f"least possible is {measure.text(least)}."
+            f" Independent {measure.events} with this mean would have a {measure.cvar_heading} of "
+            f"{measure.text(alone)}; the least possible is {measure.text(least)}."
         )
     note += "".join(f" {look(read.method).label} is omitted: {read.between}." for read in found.reads if not read.tail)
     reached = [read for read in found.reads if read.tail]
@@ -295,8 +296,8 @@ def _interpolation_note(view: View) -> str:
     how = "means and tails along a straight line."
     if view.measure.is_count:
         how = (
-            "means along a straight line, tails by their distance from independent violations with the same mean; "
-            "between two per-episode budgets, an agent that keeps b in 40 % of its episodes."
+            f"means along a straight line, tails by their distance from independent {view.measure.events} with the "
+            "same mean; between two per-episode budgets, an agent that keeps b in 40 % of its episodes."
         )
     return (
         f"“a → b, 40%” is 40 % of the way from a to b: {how} The interval includes the error of both ends and of their "

@@ -20,7 +20,7 @@ from perepisode.report.statistics.points import Point, View
 from perepisode.report.style import FAINT, INK, look, sweeps
 
 LAWS = (
-    ("independent violations", metrics.independent_cvar, {"ls": ":", "lw": 1.4}),
+    ("independent {events}", metrics.independent_cvar, {"ls": ":", "lw": 1.4}),
     ("least possible", metrics.least_cvar, {"lw": 5, "alpha": 0.4}),  # broader than any agent's line
 )
 RARE = 0.05  # a share that a linear axis cannot show
@@ -40,7 +40,7 @@ def tail(view: View, exact: Sequence[dict]) -> Drawing:
         f"{marks.over_seeds(view.main)}: agents with equal means differ in height only."
     )
     if measure.is_count:
-        caption += f" Dotted: independent violations. {_draw_laws(axes, shown)}"
+        caption += f" Dotted: independent {measure.events}. {_draw_laws(axes, shown)}"
     for method, own in itertools.groupby(shown, lambda point: point.method):
         _draw_tails(axes, method, sorted(own, key=mean_of))
     if any(sweeps(method) and len(view.of(method)) > 1 for method in view.methods):
@@ -80,7 +80,7 @@ def _ends(points: Sequence[Point]) -> tuple[float, float]:
 
 def _draw_clearest(axes: Axes, view: View) -> list[tuple[float, float, str]]:
     """An arrow between the agents of the clearest pair, and its label."""
-    pair = pairs.clearest(pairs.compared(view).pairs)
+    pair = next(iter(pairs.by_clarity(pairs.compared(view).pairs)), None)
     if pair is None or not pair.differ or pair.ratio == float("inf"):
         return []
     low, high = ((mean_of(point), point.tail.mean) for point in (pair.lighter, pair.heavier))
@@ -88,7 +88,7 @@ def _draw_clearest(axes: Axes, view: View) -> list[tuple[float, float, str]]:
                   zorder=3)  # fmt: skip
     middle = ((low[0] + high[0]) / 2, (low[1] + high[1]) / 2)
     name = view.measure._replace(alpha=pair.level.level).cvar_heading
-    return [(*middle, f"{multiple(pair.ratio)} the {name}")]
+    return [(*middle, f"{name}: {multiple(pair.ratio)}")]
 
 
 def _draw_laws(axes: Axes, points: Sequence[Point]) -> str:
@@ -103,7 +103,8 @@ def _draw_laws(axes: Axes, points: Sequence[Point]) -> str:
     corners = [whole + part for whole in range(int(most) + 1) for part in (0, share) if whole + part <= most]
     means = np.union1d(np.linspace(0, most, 400), corners)
     for label, law, line in LAWS:
-        axes.plot(means, [law(mean, share) for mean in means], color=FAINT, label=label, zorder=1, **line)
+        named = label.format(events=points[0].measure.events)
+        axes.plot(means, [law(mean, share) for mean in means], color=FAINT, label=named, zorder=1, **line)
     for point in below:
         axes.plot(point.per_seed(metrics.mean), point.tails, "o", color=look(point.method).colour, ms=3.5, mfc="none",
                   label="single run", zorder=3)  # fmt: skip

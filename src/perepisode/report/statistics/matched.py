@@ -151,7 +151,7 @@ def at_equal_mean(view: View, chosen: Point) -> EqualMeanComparison | None:
     own = VIOLATIONS.of(chosen)
     spans = [_span(arms, VIOLATIONS) for arms in frontiers.values() if arms]
     levels = [level for level in (own, *np.ravel(spans)) if _within(level, frontiers[chosen.method])]
-    if not levels:
+    if not levels or all(low == high for low, high in spans):  # agents without a frontier, alike by chance
         return None
     reached = [sum(_within(level, arms) for arms in frontiers.values()) for level in levels]
     level = float(min((-many, abs(level - own), level) for many, level in zip(reached, levels))[2])

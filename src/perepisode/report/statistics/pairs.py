@@ -4,14 +4,16 @@
 
 - those of an analysis plan (`--plan`);
 - else, if the study has an agent with a per-episode budget, that agent against the nearest arms of the other methods;
-- else every pair that is not known to differ in both mean return and mean violations or cost.
+- else every pair, except those where one agent is known to have both more return and more violations or cost.
 
 One test per pair is primary: the tail test, unless the plan states P(> limit).  Its p values are corrected for the
 number of pairs (Holm), so that among identical agents at most one table in twenty claims a difference
-(results/verdicts).  All other p values are secondary, and each kind is corrected in the same way.
+(results/verdicts).  All other p values are secondary, and each kind is corrected in the same way: those of mean return,
+of mean violations or cost, and of P(> limit).
 """
 
 import itertools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -40,12 +42,16 @@ class Pair(NamedTuple):
     @property
     def p(self) -> float:
         """Of the primary test, corrected for all comparisons of the table; NaN with one seed."""
-        return self.over.corrected if self.by_share and self.over else self.tail.corrected
+        return self._primary.corrected
 
     @property
     def differ(self) -> bool:
         """Whether the primary test finds a difference."""
         return self.p < verdicts.SIGNIFICANT and self._side != 0
+
+    @property
+    def _primary(self) -> TailTest | ShareTest:
+        return self.over if self.by_share and self.over else self.tail
 
     @property
     def _side(self) -> int:
@@ -94,13 +100,25 @@ class Pair(NamedTuple):
     def on(self, axis: Axis) -> Equivalence:
         return self.returns if axis is RETURN else self.means
 
+    @property
+    def clarity(self) -> tuple:
+        """Sort key, the most informative pair first.
+
+        Differences that were found come first: those at equivalent means, then at means within the margin, then the
+        larger ratio.  Equal mean violations leave only the shape of the tail, so they come before equal return.
+        Without a difference, the pair with the least p is the nearest to one.
+        """
+        if self.differ:
+            return 0, *min((_alike(self.means), 0), (_alike(self.returns), 1)), -self.ratio
+        return 1, self._primary.p if stated(self.p) else math.inf, -self.ratio
+
 
 class Compared(NamedTuple):
     """The comparisons of a view; a focal agent is the first of each pair."""
 
     pairs: list[Pair]
     chosen_by: str
-    skipped: int = 0  # pairs whose means are both known to differ
+    skipped: int = 0  # pairs where one agent is known to have both more return and more violations or cost
 
     @property
     def tested(self) -> int:
@@ -124,26 +142,13 @@ def _compared(view: View) -> Compared:
         rivals = [*matched.partners(view, chosen), *matched.partners(view, chosen, VIOLATIONS)]
         return Compared(_tested(view, [(chosen, rival) for rival in dict.fromkeys(rivals)]), BY_BUDGET)
     everything = list(itertools.combinations(view.main, 2))
-    kept = [both for both in everything if not _both_means_differ(view, *both)]
+    kept = [both for both in everything if not _trade_off(view, *both)]
     return Compared(_tested(view, kept), BY_DATA, len(everything) - len(kept))
-
-
-def clearest(pairs: list[Pair]) -> Pair | None:
-    """The most informative pair."""
-    return min(pairs, key=clarity, default=None)
-
-
-def clarity(pair: Pair) -> tuple:
-    """Sort key: differences that were found first, then equivalent means, means within the margin, the larger ratio.
-
-    Equal mean violations leave only the shape of the tail, so they come before equal return.
-    """
-    return not pair.differ, *min((_alike(pair.means), 0), (_alike(pair.returns), 1)), -pair.ratio
 
 
 def by_clarity(pairs: list[Pair]) -> list[Pair]:
     """The most informative pairs first."""
-    return sorted(pairs, key=clarity)
+    return sorted(pairs, key=lambda pair: pair.clarity)
 
 
 def _alike(means: Equivalence) -> int:
@@ -153,8 +158,10 @@ def _alike(means: Equivalence) -> int:
     return 3 if means.verdict == DIFFERENT else 1 if abs(means.difference) <= means.margin else 2
 
 
-def _both_means_differ(view: View, one: Point, other: Point) -> bool:
-    return all(means.detectable for means in _means(view, one, other))
+def _trade_off(view: View, one: Point, other: Point) -> bool:
+    """Whether one agent is known to have both the larger means: its tail may be heavier for that reason alone."""
+    returns, costs = _means(view, one, other)
+    return returns.detectable and costs.detectable and returns.difference * costs.difference > 0
 
 
 def _means(view: View, one: Point, other: Point) -> tuple[Equivalence, Equivalence]:
@@ -174,10 +181,10 @@ def _tested(view: View, both: list[tuple[Point, Point]]) -> list[Pair]:
     if stated(level):
         shares = list(verdicts.share_tests([point.counts for point in points], level, indices))
     by_share = view.plan.measure == "p_over"
-    means = [_means(view, one, other) for one, other in both]
+    means = [verdicts.corrected(kind) for kind in zip(*(_means(view, one, other) for one, other in both))]
     return [
         Pair(one, other, returns, costs, tail, over, by_share)
-        for (one, other), (returns, costs), tail, over in zip(both, means, tails, shares)
+        for (one, other), returns, costs, tail, over in zip(both, *means, tails, shares)
     ]
 
 
