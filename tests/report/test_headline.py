@@ -10,6 +10,7 @@ import pytest
 import synthetic
 
 import perepisode
+from perepisode import metrics
 from perepisode.config import ConfigError
 from perepisode.evaluation import verdicts
 from perepisode.report.statistics import analysis_plan, pairs
@@ -118,12 +119,16 @@ def test_one_seed_is_described_without_a_test():
 def test_agents_that_are_alike_show_no_difference():
     """The headline's contrast is the one with the least p, and the same that the number of seeds is about."""
     draw = np.random.default_rng(0)
-    table = agents(**{name: [(20 + draw.normal(), draw.poisson(2, 200)) for _ in range(4)] for name in "ABCD"})
+    rates = {"A": [2] * 4, "B": [2.1] * 4, "C": [2.3] * 4, "D": [1, 2, 4, 2]}  # D's seeds differ too much to tell
+    table = agents(**{name: [(20.0, draw.poisson(rate, 200)) for rate in rates[name]] for name in rates})
     report = perepisode.report(table, quiet=True)
     assert report.headline.startswith("No difference in tails was found among four agents; the clearest contrast is")
     assert "heavier" not in report.headline
     counts = {name: [own["violations"] for _, own in each.groupby("seed")] for name, each in table.groupby("method")}
     least = min(itertools.combinations("ABCD", 2), key=lambda two: verdicts.tail_test(*map(counts.get, two)).p)
+    assert "D" not in least
+    tails = {name: np.mean([metrics.cvar(seed) for seed in seeds]) for name, seeds in counts.items()}
+    assert max(tails, key=tails.get) == "D"
     assert {card.label for card in report.finding.cards} == set(least)
     (power,) = [text for text in report.findings if "would need" in text]
     assert {*re.findall(r"verdict, (\w) against (\w)", power)[0]} == set(least)
