@@ -41,7 +41,9 @@ def test_committed_outputs_come_from_one_run_from_top_to_bottom(name):
     cells = code_cells(notebook)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1)), "run `make notebooks`"
     kinds = {kind for cell in cells for output in cell.outputs for kind in output.get("data", [output.output_type])}
-    assert {"image/svg+xml", "text/html"} <= kinds
+    assert "text/html" in kinds
+    shown = [str(output.get("data", "")) for cell in cells for output in cell.outputs]
+    assert any("<svg" in data for data in shown)  # a figure, alone or in the page's first screen
     assert not kinds & {"error", "stream"}
 
 
