@@ -977,6 +977,20 @@ BUGS = (
         "tests/wrappers/test_gymnax.py::test_a_time_limit_that_is_no_end_for_the_trainer_begins_the_next_episode_too",
     ),
     Bug(
+        "wrappers: a final observation is that of its environment",
+        "wrappers/gymnasium.py",
+        '(info["final_obs"][index], final[index])',
+        '(info["final_obs"][index], final[0])',
+        "tests/wrappers/test_gymnasium.py::test_a_final_observation_shows_what_its_own_episode_accrued",
+    ),
+    Bug(
+        "wrappers: a masked reset begins no other episode",
+        "wrappers/gymnasium.py",
+        "self._over &= ~begins",
+        "self._over[:] = False",
+        "tests/wrappers/test_gymnasium.py::test_a_masked_reset_lets_no_other_environment_go_on",
+    ),
+    Bug(
         "wrappers: the utility of an episode begins at zero",
         "wrappers/gymnax.py",
         "utility=jnp.where(where, self.utility, 0.0)",

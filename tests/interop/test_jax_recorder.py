@@ -182,7 +182,7 @@ def test_the_first_episodes_and_nothing_else(expected, tmp_path):
         ({"cost": np.float32(1), "task_reward": np.float32(1), "terminated": True}, "call it outside vmap"),
         ({"cost": np.ones(2), "task_reward": np.ones((2, 2)), "terminated": np.ones(2, bool)}, r"return \(2, 2\)"),
         ({"cost": -np.ones(2), "task_reward": np.ones(2), "terminated": np.ones(2, bool)}, "cost'. is -1"),
-        ({"cost": np.ones(2) * np.inf, "task_reward": np.ones(2), "terminated": np.ones(2, bool)}, "cost'. is inf"),
+        ({"cost": np.array([0, np.inf]), "task_reward": np.ones(2), "terminated": np.ones(2, bool)}, "cost'. is inf"),
         ({"cost": np.ones(2) * np.nan, "task_reward": np.ones(2), "terminated": np.ones(2, bool)}, "cost'. is nan"),
     ],
 )

@@ -99,6 +99,29 @@ def test_rewards_of_an_episode_sum_to_the_utility_of_its_totals(mode, setting):
     check_sums(play_vector(VectorEpisodeBudget(scripts(mode), **setting), mode), setting)
 
 
+def test_a_final_observation_shows_what_its_own_episode_accrued():
+    envs = VectorEpisodeBudget(scripts(AutoresetMode.SAME_STEP))
+    envs.reset(seed=0)
+    episodes, seen = list(range(COUNT)), 0
+    for _ in range(20):
+        _, _, terminated, truncated, info = envs.step(np.zeros(COUNT, int))
+        for index in np.flatnonzero(terminated | truncated):
+            assert info["final_obs"][index][2] == pytest.approx(totals(episodes[index])[0] / 50)
+            episodes[index] += 1
+            seen += 1
+    assert seen > 10
+
+
+def test_a_masked_reset_lets_no_other_environment_go_on():
+    envs = VectorEpisodeBudget(scripts(AutoresetMode.DISABLED))
+    envs.reset(seed=0)
+    _, _, terminated, truncated, _ = envs.step(np.zeros(COUNT, int))
+    assert (terminated | truncated).tolist() == [False, False, True]
+    envs.reset(options={"reset_mask": np.array([True, False, False])})
+    with pytest.raises(ValueError, match=r"environments \[2\] have ended"):
+        envs.step(np.zeros(COUNT, int))
+
+
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 def test_a_leak_over_a_reset_is_found(mode, monkeypatch):
     """The check above fails if anything accrued survives a reset, in any mode."""
