@@ -1000,8 +1000,8 @@ BUGS = (
     Bug(
         "verdicts: equivalent means may differ detectably",
         "evaluation/verdicts.py",
-        "EQUIVALENT if equivalent else DIFFERENT if detectable else UNDECIDED",
-        "DIFFERENT if detectable else EQUIVALENT if equivalent else UNDECIDED",
+        "if self.p_equivalent < SIGNIFICANT:",
+        "if self.p_equivalent < SIGNIFICANT and not self.detectable:",
         "tests/evaluation/test_verdicts.py::test_the_three_words",
     ),
     Bug(
@@ -1012,10 +1012,10 @@ BUGS = (
         "tests/evaluation/test_verdicts.py::test_the_test_of_shares_is_welchs_on_freeman_and_tukeys_transform",
     ),
     Bug(
-        "pairs: a reversed ratio has reversed bounds",
+        "pairs: a reversed ratio is its inverse",
         "evaluation/verdicts.py",
-        "1 / self.high, 1 / self.low",
-        "1 / self.low, 1 / self.high",
+        "1 / self.ratio, self.p",
+        "self.ratio, self.p",
         "tests/report/test_pairs.py::test_a_pair_reads_the_same_from_both_sides",
     ),
     Bug(
