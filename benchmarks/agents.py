@@ -29,7 +29,7 @@ EVALUATION = EvalConfig(num_envs=256, num_steps=40, episodes_per_env=24)
 
 def measured(agent: str, seeds: Sequence[int], out: Path) -> pd.DataFrame:
     """Train and evaluate the agent with every method and seed in one program → one row per run."""
-    config = algorithms.declared_config(Temptation, agent)
+    config = algorithms.default_config(Temptation, agent)
     runs = [
         Run("temptation", "temptation", method, given, seed, 0.99, STEPS, agent=agent, config=config)
         for method, given in METHODS

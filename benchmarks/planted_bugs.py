@@ -167,6 +167,34 @@ BUGS = (
         "jnp.where(ended, own, 0)",
         T_RULES,
     ),
+    Bug(
+        "loss: the ratio is the new probability over the old",
+        PPO,
+        "log_prob(logits, batch.action) - batch.stored",
+        "batch.stored - log_prob(logits, batch.action)",
+        f"{T_TRAINING}agents.py::test_the_learner_computes_what_the_rollout_did",
+    ),
+    Bug(
+        "hidden state: the learner begins where the rollout began",
+        ON_POLICY,
+        "jax.tree.map(lambda x: x[envs], hidden_state)",
+        "jax.tree.map(lambda x: 0 * x[envs], hidden_state)",
+        f"{T_PPO}::test_one_update_against_the_loop",
+    ),
+    Bug(
+        "pqn: the value is that of the best action",
+        "algorithms/pqn_gru.py",
+        "Choice(action, hidden_state, q.max(-1))",
+        "Choice(action, hidden_state, q.mean(-1))",
+        f"{T_TRAINING}agents.py::test_the_learner_computes_what_the_rollout_did",
+    ),
+    Bug(
+        "pqn: evaluation is greedy",
+        "algorithms/pqn_gru.py",
+        "falling = 0.0 if progress is None",
+        "falling = 1.0 if progress is None",
+        f"{T_TRAINING}agents.py::test_exploration_falls_and_evaluation_does_not_explore",
+    ),
     # ---- objectives
     Bug("esr: τ = k + 0.5", "methods/esr.py", "self.budget + 0.5 - v", "self.budget - v", f"{T_UTIL} {T_OBJ}"),
     Bug(

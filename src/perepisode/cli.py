@@ -36,7 +36,7 @@ from perepisode import (
     settings,
     tracking,
 )
-from perepisode.algorithms import AGENTS
+from perepisode.algorithms import AGENTS, fitting
 from perepisode.config import PAPER_SEEDS, ConfigError, EvalConfig
 from perepisode.environments import ENVIRONMENTS
 from perepisode.methods import METHODS
@@ -83,7 +83,7 @@ _METHODS = (
 )
 _AGENTS = (
     f"Learning algorithm and network: {', '.join(AGENTS)}, or your own as file.py:Class; default: what the environment "
-    f"declares, else {algorithms.DEFAULT}, the paper's."
+    f"declares, else one that fits it.  {algorithms.DEFAULT} is the paper's."
 )
 
 
@@ -119,15 +119,17 @@ class TrainOptions:
         """The validated runs for these settings, and the contents by digest of the files that the settings name."""
         env_id = plugins.resolve("env", self.env, ENVIRONMENTS)
         env, files, runs = ENVIRONMENTS[env_id], {}, []
+        agent = plugins.resolve("agent", self.agent, AGENTS) if self.agent else algorithms.default_agent(env)
+        config, config_type = algorithms.default_config(env, agent), AGENTS[agent].config_type
         base = Run(
             env=env_id,
+            agent=agent,
+            config=config,
             dilemma=self.dilemma or env.dilemmas[0],
             total_timesteps=int(self.total_timesteps or env.total_timesteps),
             detector=self.detector,
             cost_per=self.cost_per,
-            agent=plugins.resolve("agent", self.agent, AGENTS) if self.agent else env.agent,
         )
-        config, config_type = algorithms.declared_config(env, base.agent), AGENTS[base.agent].config_type
         methods = [MethodSpec.read(text) for text in self.method]
         for method, texts in zip(methods, _settings_by_method(methods, given, (env, config_type))):
             owners = {"method": METHODS[method.name], "env": env, config_type.section: config_type}
@@ -161,6 +163,11 @@ class TrainOptions:
 
         use_cache()
         log = silent if quiet else print
+        env = ENVIRONMENTS[runs[0].env]
+        if not (env.agent or env.ppo):
+            agent, config = runs[0].agent, runs[0].config
+            sizes = f"{config.num_envs} environments x {config.num_steps} steps"
+            log(f"{env.name} declares no agent: {agent} with {sizes}, for {fitting.describe(env)}; --agent changes it")
         for tracker in self.track:
             log(f"metrics go to {tracker}; to see them: {tracking.view(tracker, self.out)}")
         if len(populations) > 1:

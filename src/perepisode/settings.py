@@ -157,7 +157,8 @@ def declare(what: str, cls: Any, required: tuple[str, ...], known: dict[str, Any
         raise ConfigError(f"{who} is not a complete {what}: it does not define {' and '.join(missing)}")
     for old, new in legacy.ATTRIBUTES.get(what, {}).items():  # which would be ignored
         default, given = getattr(cls, new, None), getattr(cls, old, None)
-        if given is not None and isinstance(given, type(default)) and old not in of(cls):
+        replaced = default is None or isinstance(given, type(default))
+        if given is not None and replaced and old not in of(cls):
             raise ConfigError(f"{who} defines {old}, which is called {new} since version 0.2; rename it")
     other = known.setdefault(cls.name, cls)
     if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):

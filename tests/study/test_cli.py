@@ -12,6 +12,7 @@ import sys
 import pytest
 import tiny
 
+from perepisode.algorithms import fitting
 from perepisode.cli import main, parsed
 from perepisode.study import packing, plan
 
@@ -44,7 +45,7 @@ def test_matrix_as_json_csv_and_table(capsys):
 def gpus(monkeypatch):
     """The GPUs that the driver reports: none, until the test adds some."""
     found: list[int] = []
-    monkeypatch.setattr(packing, "_gpu_memories", lambda: found)
+    monkeypatch.setattr(fitting, "gpu_memories", lambda: found)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return found
 

@@ -6,17 +6,16 @@
     base         the interface: what an agent declares and computes
     on_policy    advantages, minibatches and the optimizer of agents that learn from their latest rollout
     network      layers
+    fitting      agents for environments that declare none
 
 An agent of your own is loaded as `--agent file.py:Class` (docs/tutorials/add-an-agent.md).
 """
 
 from importlib import import_module
 
-from perepisode.algorithms.base import AGENTS, LearningAgent, declared_config
+from perepisode.algorithms.base import AGENTS, DEFAULT, LearningAgent, default_agent, default_config
 
-__all__ = ["AGENTS", "DEFAULT", "LearningAgent", "declared_config"]
-
-DEFAULT = "ppo_gru"  # the paper's; run ids do not mention it
+__all__ = ["AGENTS", "DEFAULT", "LearningAgent", "default_agent", "default_config"]
 
 for _name in (DEFAULT, "ppo_mlp", "pqn_gru"):
     import_module(f"{__name__}.{_name}")

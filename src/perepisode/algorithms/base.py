@@ -24,6 +24,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 from perepisode import plugins, settings
+from perepisode.algorithms import fitting
+from perepisode.config import PPOConfig
 from perepisode.environments.base import Environment, Observation
 from perepisode.lazy import jax
 from perepisode.pytree import pytree
@@ -116,13 +118,22 @@ class LearningAgent:
 
 
 AGENTS: dict[str, type[LearningAgent]] = {}
+DEFAULT = "ppo_gru"  # the paper's; run ids do not mention it
 
 
-def declared_config(env: type[Environment], agent: str) -> Any:
-    """The agent's hyperparameters in this environment, where it declares none their defaults."""
-    config_type = AGENTS[agent].config_type
-    base = env.ppo if isinstance(env.ppo, config_type) else config_type()
-    return replace(base, **env.agent_settings.get(agent, {}))
+def default_agent(env: type[Environment]) -> str:
+    """The agent that the environment declares; the paper's if it declares PPO's settings; else one that fits."""
+    if env.agent or env.ppo:
+        return env.agent or DEFAULT
+    return fitting.agent_for(env, fitting.device())
+
+
+def default_config(env: type[Environment], agent: str) -> Any:
+    """The agent's hyperparameters in this environment: declared, fitting, or their defaults."""
+    config_type, declared = AGENTS[agent].config_type, env.agent_settings.get(agent, {})
+    if config_type is not PPOConfig:
+        return config_type(**declared)
+    return replace(env.ppo or fitting.config_for(env, fitting.device()), **declared)
 
 
 @dataclass_transform(frozen_default=True)

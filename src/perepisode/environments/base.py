@@ -130,8 +130,8 @@ class Environment:
     reference: ClassVar[str] = ""  # package that compares results with published ones (paper_comparison)
 
     # defaults of training and evaluation
-    agent: ClassVar[str] = "ppo_gru"  # a name in `algorithms.AGENTS`
-    ppo: ClassVar[PPOConfig] = PPOConfig()
+    agent: ClassVar[str] = ""  # a name in `algorithms.AGENTS`; by default one that fits (algorithms/fitting.py)
+    ppo: ClassVar[PPOConfig | None] = None  # hyperparameters of PPO
     agent_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # of other agents, by name
     total_timesteps: ClassVar[int] = 1_000_000  # per run
     eval_config: ClassVar[EvalConfig] = EvalConfig()  # protocol of a study

@@ -46,7 +46,8 @@ class Matrix:
     def arms(self, method: str, sweep: Iterable[Mapping[str, Any]], dilemmas: Iterable[str] = ()) -> list[Run]:
         """One method on these dilemmas (by default all), at each of these settings, with every seed."""
         env, grid = self.env, self.sweep
-        learned_by = {"agent": env.agent, "config": algorithms.declared_config(env, env.agent)}
+        agent = algorithms.default_agent(env)
+        learned_by = {"agent": agent, "config": algorithms.default_config(env, agent)}
         return [
             Run(env.name, dilemma, method, values, seed, grid.gamma, self.total_timesteps, **learned_by)
             for dilemma in dilemmas or env.dilemmas

@@ -2,14 +2,13 @@
 
 import math
 import os
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from perepisode import legacy, safe_io
+from perepisode.algorithms import fitting
 from perepisode.config import ConfigError
 from perepisode.environments import ENVIRONMENTS, make
 from perepisode.runs import Run
@@ -82,23 +81,12 @@ def bench_of(path: Path | None, run: Run) -> BenchResult:
 
 def this_machine() -> Device:
     """This machine's devices, from the driver's own tool: in JAX the launcher would take memory from its workers."""
-    memories = _gpu_memories()
+    memories = fitting.gpu_memories()
     if memories:
         chosen = _visible(len(memories))
         return Device("gpu", len(chosen), min(memories[i] for i in chosen))
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return Device("cpu", 1, pages * size)
-
-
-def _gpu_memories() -> list[int]:
-    if os.environ.get("JAX_PLATFORMS", "").split(",")[0] == "cpu" or not shutil.which("nvidia-smi"):
-        return []
-    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-        return [int(float(line)) * 2**20 for line in answer.split()]
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return []
 
 
 def _visible(count: int) -> list[int]:

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from perepisode.config import SweepGrid
+from perepisode.config import PPOConfig, SweepGrid
 from perepisode.environments.base import Environment, Footprint, Key, Outcome, SparseOneHot, Violation, register_env
 from perepisode.environments.craftax import observation
 from perepisode.environments.craftax.detectors import (
@@ -54,7 +54,7 @@ class Craftax(Environment):
     violation_names = MappingProxyType({"no_killing": "passive creatures killed"})
     info_keys = ("despawns", "passive_kills", "hostile_kills", "wood")
     total_timesteps, speed, measured_on = 1_000_000_000, 2.2e6, "one NVIDIA H200"
-    sweep = SweepGrid(binding=("no_killing", "sustainability"))
+    ppo, sweep = PPOConfig(), SweepGrid(binding=("no_killing", "sustainability"))
 
     @property
     def detectors(self) -> tuple[Detector, ...]:
