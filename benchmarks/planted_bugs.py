@@ -184,8 +184,8 @@ BUGS = (
     Bug(
         "pqn: the value is that of the best action",
         "algorithms/pqn_gru.py",
-        "Choice(action, hidden_state, q.max(-1))",
-        "Choice(action, hidden_state, q.mean(-1))",
+        "PolicyOutput(action, hidden_state, q.max(-1))",
+        "PolicyOutput(action, hidden_state, q.mean(-1))",
         f"{T_TRAINING}agents.py::test_the_learner_computes_what_the_rollout_did",
     ),
     Bug(

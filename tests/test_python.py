@@ -46,7 +46,7 @@ def story(tmp_path_factory):
     ("function", "command", "only_on_the_command_line"),
     [
         (perepisode.train, TrainOptions, {"set"}),
-        (perepisode.evaluate, Evaluate, set()),
+        (perepisode.evaluate, Evaluate, {"config", "print_config"}),
         (perepisode.watch, Watch, set()),
     ],
 )

@@ -4,6 +4,7 @@ of the policies before quantisation on the GPU, and the tests have the power to 
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from scipy import stats
 from perepisode import agents
 from perepisode.agents import card
 from perepisode.config import EvalConfig
-from perepisode.evaluation.rollout import Agent, assemble, collect, network_actions
+from perepisode.evaluation.rollout import Agent, agent_actions, assemble, collect
 from perepisode.training import update
 from perepisode.zoo.agent_file import ENDING
 from perepisode.zoo.registry import BUNDLED
@@ -25,7 +26,7 @@ SEED = 5  # other episodes than those on the GPU
 ALPHA = 1e-3
 
 
-def play(loaded: list[Agent], act=network_actions, envs=32, first=4) -> list[tuple[np.ndarray, np.ndarray]]:
+def play(loaded: list[Agent], act=agent_actions, envs=32, first=4) -> list[tuple[np.ndarray, np.ndarray]]:
     """Returns and violations of the first episodes of every environment, for agents that share a program."""
     config = EvalConfig(envs, 256, first, SEED)
     program, members, params = assemble(loaded, config)
@@ -72,7 +73,8 @@ def permuted(weights):
 def never_forgets(program, members, params, runner):
     """The hidden state is not cleared when an episode starts."""
     episode_state = replace(runner.episode_state, is_first=jnp.zeros_like(runner.episode_state.is_first))
-    choice = update.choose(program, members, params, replace(runner, episode_state=episode_state))
+    policy = jax.vmap(program.agent.policy)(params)
+    choice = update.choose(program, members, policy, replace(runner, episode_state=episode_state))
     return choice.action, choice.hidden_state
 
 

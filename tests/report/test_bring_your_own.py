@@ -33,6 +33,7 @@ def test_the_snippet_writes_a_table_that_can_be_reported(tmp_path, monkeypatch):
     given = {"perepisode": perepisode}
     exec(reading, given)
     assert given["report"].headline.startswith("Lagrangian averages")
-    assert sorted(given["both"].agents["agent"]) == ["all seeds", "seed 0"]
-    assert "a cost of 3.00" in given["both"].headline
+    both = perepisode.compare(table, table[table["seed"] == 0], names=("all seeds", "seed 0"))
+    assert sorted(both.agents["agent"]) == ["all seeds", "seed 0"]
+    assert "a cost of 3.00" in both.headline
     assert "Lagrangian" in given["report"].path.read_text()

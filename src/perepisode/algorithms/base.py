@@ -8,7 +8,7 @@
         def init(self, seed, extra): ...                             # → params, drawn on the host
         def init_hidden_state(self, envs): ...                       # → what acting remembers
         def policy(self, params, progress=None): ...                 # → what `act` reads
-        def act(self, policy, hidden_state, is_first, observation, features, keys): ...  # → Choice
+        def act(self, policy, hidden_state, is_first, observation, features, keys): ...  # → PolicyOutput
         def init_optimizer(self, params): ...                        # → opt_state
         def learn(self, params, opt_state, hidden_state, batch, last_value, gamma, key, progress): ...
 
@@ -39,7 +39,7 @@ else:
 
 
 @pytree
-class Choice:
+class PolicyOutput:
     """One step of an agent in every environment, [env, ...]."""
 
     action: jax.Array
@@ -91,7 +91,7 @@ class LearningAgent:
         """
         return params
 
-    def act(self, policy: Any, hidden_state: Any, is_first, observation: Observation, features, keys) -> Choice:
+    def act(self, policy: Any, hidden_state: Any, is_first, observation: Observation, features, keys) -> PolicyOutput:
         """The next action in every environment, each with its own key; `is_first` marks the start of an episode,
         before which nothing may be remembered."""
         raise NotImplementedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perepisode.algorithms.base import Batch, Choice, network, register_agent
+from perepisode.algorithms.base import Batch, PolicyOutput, network, register_agent
 from perepisode.algorithms.on_policy import OnPolicyAgent, Targets
 from perepisode.config import PPOConfig
 from perepisode.lazy import jax, jnp
@@ -30,7 +30,7 @@ class PPOGru(OnPolicyAgent):
             policy, self.env, hidden_state, is_first, observation, features, self.config.precision
         )
         action = jax.vmap(sample)(keys, logits)
-        return Choice(action, hidden_state, value, stored=log_prob(logits, action))
+        return PolicyOutput(action, hidden_state, value, stored=log_prob(logits, action))
 
     def loss(self, params, hidden_state, batch: Batch, targets: Targets, blank=()):
         """Clipped surrogate + vf_coef · clipped squared error - ent_coef · entropy; `batch.stored` is log π(a|s)."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from perepisode import settings
-from perepisode.algorithms.base import Batch, Choice, network, register_agent
+from perepisode.algorithms.base import Batch, PolicyOutput, network, register_agent
 from perepisode.algorithms.on_policy import OnPolicyAgent, Targets
 from perepisode.config import check_minibatches
 from perepisode.lazy import jax, jnp
@@ -106,7 +106,7 @@ class PQNGru(OnPolicyAgent):
         hidden_state = network.recur_once(params, x, hidden_state, is_first, self.config.precision)
         q = self._q(params, hidden_state)
         action = jax.vmap(explore, in_axes=(0, 0, None))(keys, q, epsilon)
-        return Choice(action, hidden_state, q.max(-1))
+        return PolicyOutput(action, hidden_state, q.max(-1))
 
     def loss(self, params, hidden_state, batch: Batch, targets: Targets, blank=()):
         """½ (G - Q(s, a))², averaged."""

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from perepisode.algorithms import LearningAgent, network
-from perepisode.algorithms.base import Batch, Choice
+from perepisode.algorithms.base import Batch, PolicyOutput
 from perepisode.environments.base import EndCause, Environment
 from perepisode.environments.reset_pool import ResetPool
 from perepisode.methods import Accrued
@@ -210,7 +210,7 @@ def bootstrap_truncations(
     return jnp.where(record.end_cause == EndCause.TIMEOUT, members.gamma[:, None] * value, 0.0)
 
 
-def choose(program: Program, members: Population, policy, runner: RunnerState) -> Choice:
+def choose(program: Program, members: Population, policy, runner: RunnerState) -> PolicyOutput:
     """Every agent's next action; shared by training and evaluation."""
     return act(program, members, policy, runner, *observe(program, members, runner.episode_state))
 
@@ -222,7 +222,7 @@ def observe(program: Program, members: Population, episode_state: EpisodeState):
     return observation, accrued_features(program, members, episode_state.accrued)
 
 
-def act(program: Program, members: Population, policy, runner: RunnerState, observation, features) -> Choice:
+def act(program: Program, members: Population, policy, runner: RunnerState, observation, features) -> PolicyOutput:
     """Every agent's next action, each with the key of its episode's step."""
     keys, is_first = population.action_keys(members, runner.episode_state), runner.episode_state.is_first
     return jax.vmap(program.agent.act)(policy, runner.hidden_state, is_first, observation, features, keys)
