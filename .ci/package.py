@@ -81,6 +81,8 @@ WORKS: dict[str, list[str]] = {
     "gymnax": [GYMNAX, "perepisode report jax.parquet"],
     "sb3": [SB3],
     "train,tensorboard": [f"{TRAIN} --track tensorboard", EPISODES],
+    "train,wandb": [f"{TRAIN} --track wandb", EPISODES],
+    "train,mlflow": [f"{TRAIN} --track mlflow", EPISODES],
 }
 
 
@@ -130,6 +132,7 @@ def install(wheel: Path, python: str, extra: str, more: list[str]) -> None:
 def run(command: list, folder: Path, path: Path | None = None) -> None:
     """Runs it with `path` first on PATH; its output is shown only if it fails."""
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PEREPISODE_PLUGINS")}
+    environment["WANDB_MODE"] = "offline"
     environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}" if path else environment["PATH"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     done = subprocess.run(command, cwd=folder, env=environment, **pipes)
