@@ -300,7 +300,7 @@ def test_links_in_a_discussion_are_links(browser):
     assert browser.run(
         "return [...document.querySelectorAll('#discussion p a')]"
         ".map(one => [one.textContent, one.getAttribute('href')])"
-    ) == [["results/paper_length", "../../paper_length/README.md"]]
+    ) == [["results/paper_length", "../../paper_length/report/index.html"]]
 
 
 def test_no_markdown_is_left_on_a_page(browser, every):
