@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from pathlib import Path
 
 import claims
 import numpy as np
@@ -69,11 +70,17 @@ MEASURES: dict[str, Measure] = {
 
 
 @cache
+def tables() -> dict[Path, pd.DataFrame]:
+    """Every stored episodes table, by its file."""
+    paths = (path for folder in FOLDERS for path in sorted((claims.HERE / folder).glob("*.parquet")))
+    return {path: episodes.read(path, without=episodes.REPLAY_COLUMNS) for path in paths}
+
+
+@cache
 def stored() -> dict[str, Rows]:
     """By run id: the first 12 episodes of each of 64 environments."""
     found: dict[str, Rows] = {}
-    for path in (path for folder in FOLDERS for path in sorted((claims.HERE / folder).glob("*.parquet"))):
-        table = episodes.read(path, without=episodes.REPLAY_COLUMNS)
+    for table in tables().values():
         for run, rows in table[table["in_first"] & (table["end_cause"] != "running")].groupby("run"):
             assert run not in found, f"run {run} is stored twice"
             found[str(run)] = rows
@@ -122,11 +129,8 @@ def agents_of(claim: Mapping, scale: str, dilemma: str) -> dict[str, list[Run]]:
 def judged_claim(claim: Mapping) -> list[Part]:
     parts = []
     for rule in claim["parts"]:
-        scale, dilemma = (
-            rule.get("scale", claim["scale"]),
-            rule.get("dilemma", claim.get("dilemmas", ["no_killing"])[0]),
-        )
-        parts.append(_judged(rule, scale, dilemma, claim))
+        dilemma = rule.get("dilemma", claim.get("dilemmas", ["no_killing"])[0])
+        parts.append(_judged(rule, rule.get("scale", claim["scale"]), dilemma, claim))
     corrected = compare.holm([1.0 if part.verdict == MISSING else part.p for part in parts])  # it will be compared too
     parts = [replace(part, corrected=p) for part, p in zip(parts, corrected)]
     decided = [part.side if part.corrected < ALPHA else UNDECIDED for part in parts]
@@ -412,8 +416,7 @@ def _minutes(packs: Iterable[Mapping]) -> int:
 def made() -> str:
     """Which commit and device made each table, and when."""
     lines = ["| table | runs | steps each | device | versions | commit | when |", "|---|---:|---:|---|---|---|---|"]
-    for path in (path for folder in FOLDERS for path in sorted((claims.HERE / folder).glob("*.parquet"))):
-        read = episodes.read(path, without=episodes.REPLAY_COLUMNS)
+    for path, read in tables().items():
         about, pack = read.attrs["provenance"][0], claims.KEPT / "packs" / f"{path.stem}.json"
         pack = json.loads(pack.read_text()) if path.is_relative_to(claims.KEPT) else {}
         versions = ", ".join(f"{name} {about['versions'][name]}" for name in ("perepisode", "jax"))
