@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perepisode.algorithms import network
+from perepisode.algorithms.ppo_gru import PPOGru
 from perepisode.compilation import use_cache
 from perepisode.config import PPOConfig
 from perepisode.environments.craftax.env import Craftax
@@ -55,7 +55,7 @@ def main() -> None:
 
 def _shares(row: dict[str, Any], config: PPOConfig, peaks: dict[str, float]) -> dict[str, Any]:
     env = Craftax()
-    params = jax.eval_shape(lambda: network.init(0, network.input_sizes(env, 0), config.hidden_size, env.actions))
+    params = jax.eval_shape(lambda: PPOGru(env, config).init(0, 0))
     per_update = row["runs"] / (row["ms_per_update"] / 1e3)
     arithmetic = _flops(params, config) * per_update / peaks["flops_per_second"]
     return row | {

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perepisode.algorithms import network, ppo_gru
+from perepisode.algorithms import network
 from perepisode.algorithms.ppo_gru import PPOGru
 from perepisode.methods import ConstraintType, Objective
 from perepisode.methods.esr import Esr, PerEpisode
@@ -97,7 +97,7 @@ def loss(self, params, hidden_state, batch, targets, blank=(), value_clip=0.2):
     logits, value = network.sequence(
         params, self.env, hidden_state, batch.is_first, batch.observation, batch.features, config.precision, blank
     )
-    log_ratio = ppo_gru.log_prob(logits, batch.action) - batch.stored
+    log_ratio = self.distribution.log_prob(logits, (), batch.action) - batch.stored
     ratio = jnp.exp(log_ratio)
     advantage = (targets.advantage - targets.advantage.mean()) / (targets.advantage.std() + 1e-8)
     clipped = jnp.clip(ratio, 1.0 - config.clip_eps, 1.0 + config.clip_eps)

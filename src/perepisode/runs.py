@@ -33,6 +33,7 @@ from perepisode import __version__, algorithms, legacy, plugins, safe_io, settin
 from perepisode.algorithms import AGENTS
 from perepisode.config import MAX_SEED, MAX_STEPS, ConfigError, PPOConfig, canonical, check_choice
 from perepisode.environments import ENVIRONMENTS
+from perepisode.environments.action_space import Box
 from perepisode.methods import METHODS, Objective
 from perepisode.settings import setting
 
@@ -148,6 +149,12 @@ class Run:
         check_choice("detector", self.detector, ("exact", "paper"))
         check_choice("cost_per", self.cost_per, ("step", "event"))
         check_choice("agent", self.agent, AGENTS)
+        if isinstance(ENVIRONMENTS[self.env].actions, Box) and not AGENTS[self.agent].box_actions:
+            able = ", ".join(name for name, agent in AGENTS.items() if agent.box_actions)
+            raise ConfigError(
+                f"{self.agent} chooses among discrete actions, and those of {self.env} are vectors of real numbers; "
+                f"choose from {able}"
+            )
         settings.check(METHODS[self.method], self.method_settings, self.method)
         settings.check(ENVIRONMENTS[self.env], self.env_settings, self.env)
         ENVIRONMENTS[self.env](**self.env_settings)  # raises if settings are incompatible

@@ -482,8 +482,8 @@ def test_a_recorder_replaces_the_table_of_its_own_agent_alone(tmp_path):
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        (2, "action 2 is unknown; choose from 0 to 1"),
-        (-1, "action -1 is unknown; choose from 0 to 1"),
+        (2, "action 2 is unknown; temptation has actions 0 to 1"),
+        (-1, "action -1 is unknown; temptation has actions 0 to 1"),
         (0.9, "float64"),
         ([0, 1], r"int64\[2\]"),
     ],

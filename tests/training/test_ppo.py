@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perepisode.algorithms import AGENTS, network, on_policy, ppo_gru
+from perepisode.algorithms import AGENTS, network, on_policy
 from perepisode.algorithms.base import Batch
+from perepisode.algorithms.distributions import Categorical
 from perepisode.environments.base import SparseOneHot
 from perepisode.environments.temptation import TEMPTATION_PPO, Temptation
 from tests import oracles
@@ -20,7 +21,7 @@ STEPS, ENVS, HIDDEN, EXTRA = 7, 5, 8, 2
 
 @pytest.fixture(scope="module")
 def agent():
-    params = network.init(3, network.input_sizes(ENV, EXTRA), HIDDEN, ENV.actions)
+    params = network.init(3, network.input_sizes(ENV, EXTRA), HIDDEN, Categorical(ENV.actions))
     random = np.random.default_rng(0)
     # larger logits than at initialisation, so that ratios leave the clip range
     scaled = tuple((k * (50.0 if i == 2 else 1.0), b + 0.1) for i, (k, b) in enumerate(params.actor))
@@ -109,7 +110,7 @@ def optimizer_clip(optimizer, gradient):
 
 def test_sampling_follows_the_probabilities():
     logits = jnp.log(jnp.array([0.1, 0.6, 0.3]))
-    actions = jax.vmap(lambda key: ppo_gru.sample(key, logits))(jax.random.split(jax.random.key(0), 20_000))
+    actions = jax.vmap(lambda key: Categorical(3).draw(key, logits))(jax.random.split(jax.random.key(0), 20_000))
     shares = np.bincount(actions, minlength=3) / 20_000
     np.testing.assert_allclose(shares, [0.1, 0.6, 0.3], atol=0.012)
 

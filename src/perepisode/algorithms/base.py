@@ -42,7 +42,7 @@ else:
 class PolicyOutput:
     """One step of an agent in every environment, [env, ...]."""
 
-    action: jax.Array
+    action: jax.Array  # as the environment's step takes it
     hidden_state: Any  # before the next step
     value: jax.Array  # float32[env], estimate of the discounted rewards from here
     stored: Any = ()  # what learning needs of this step besides
@@ -74,6 +74,7 @@ class LearningAgent:
     diagnostics: ClassVar[tuple[str, ...]] = ()  # entries of what `learn` returns that metrics.jsonl records
     training_only: ClassVar[tuple[str, ...]] = ()  # parameters that acting does not use, which are not exported
     input_kernels: ClassVar[str] = "embedding"  # parameter: a kernel per feature vector, then one for accrued inputs
+    box_actions: ClassVar[bool] = False  # whether it can act in an environment with a `Box`
     acts_with: ClassVar[tuple[str, ...]] = ("hidden_size", "precision")  # settings that acting depends on
 
     def init(self, seed: int, extra: int) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from perepisode import settings
 from perepisode.config import PPOConfig
-from perepisode.environments import check_env
+from perepisode.environments import action_space, check_env
 from perepisode.environments.base import Environment
 
 FEED_FORWARD_INPUTS = 512  # up to this many inputs, PPO-MLP learns several times faster than PPO-GRU
@@ -25,7 +25,7 @@ def agent_for(env: type[Environment], device: str) -> str:
 def config_for(env: type[Environment], device: str) -> PPOConfig:
     """PPO whose hidden size is the power of two above twice the inputs and actions, within the device's bounds."""
     smallest, largest = WIDTHS[device]
-    wide = 1 << (2 * (inputs(env) + env.actions) - 1).bit_length()
+    wide = 1 << (2 * (inputs(env) + action_space.outputs(env.actions)) - 1).bit_length()
     hidden_size = min(max(wide, smallest), largest)
     learning_rate = 2e-4 if hidden_size == 512 else 1e-3
     sizes: dict[str, Any] = {"hidden_size": hidden_size, "learning_rate": learning_rate, "gae_lambda": 0.95}
@@ -44,7 +44,7 @@ def inputs(env: type[Environment]) -> int:
 
 def describe(env: type[Environment]) -> str:
     """What an agent is fitted to."""
-    return f"{inputs(env)} inputs and {env.actions} actions on a {device()}"
+    return f"{inputs(env)} inputs and {action_space.name(env.actions)} on a {device()}"
 
 
 @cache

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from perepisode.algorithms.distributions import Categorical, DiagonalGaussian
 from perepisode.algorithms.gru import cell, gru
 from perepisode.environments.base import Environment, Observation, SparseOneHot
 from perepisode.pytree import pytree, static
@@ -27,6 +28,7 @@ class Params:
     gru_hidden: Dense | tuple[()]  # kernel [hidden, 3 hidden]; bias [hidden] of the candidate only
     actor: tuple[Dense, Dense, Dense]
     critic: tuple[Dense, Dense, Dense]
+    log_std: Weights | tuple[()] = ()  # [size of a Box], of its Gaussian; () for discrete actions
 
 
 @pytree
@@ -59,8 +61,10 @@ def input_sizes(env: Environment, extra: int) -> tuple[int, ...]:
     return (*env_input_sizes(env), extra) if extra else env_input_sizes(env)
 
 
-def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int, recurrent: bool = True) -> Params:
-    """Orthogonal weights, zero biases; gains √2 (embedding), 2 (hidden head layers), 0.01 (logits), 1 (value).
+def init(
+    seed: int, sizes: tuple[int, ...], hidden: int, distribution: Categorical | DiagonalGaussian, recurrent: bool = True
+) -> Params:
+    """Orthogonal weights, zero biases; gains √2 (embedding), 2 (hidden head layers), 0.01 (policy), 1 (value).
 
     Drawn on the host by NumPy: every device gets the same weights, and XLA's CPU backend can deadlock on the batched
     QR decompositions of a vmapped orthogonal initialiser.
@@ -70,8 +74,9 @@ def init(seed: int, sizes: tuple[int, ...], hidden: int, actions: int, recurrent
         embedding=init_embedding(random, sizes, hidden),
         embedding_bias=np.zeros(hidden),
         **(init_gru(random, hidden) if recurrent else {"gru_input": (), "gru_hidden": ()}),
-        actor=_head(random, hidden, actions, 0.01),
+        actor=_head(random, hidden, distribution.outputs, 0.01),
         critic=_head(random, hidden, 1, 1.0),
+        log_std=distribution.init_log_std(),
     )
     return jax.tree.map(lambda x: np.asarray(x, np.float32), params)
 
@@ -124,7 +129,8 @@ def sequence(
     precision: str,
     blank: tuple[jax.Array, ...] = (),  # from `scratch_buffers`
 ) -> tuple[jax.Array, jax.Array]:
-    """Logits [time, env, action] and values [time, env] of a rollout; an episode starts with a hidden state of zero."""
+    """Policy outputs [time, env, outputs] and values [time, env] of a rollout; an episode starts with a hidden state of
+    zero.  The outputs are those of a `distributions.distribution`."""
     embedded = jax.nn.relu(embed(params, env, observation, features, precision, blank, apart=True))
     if params.gru_input:
         embedded = recur(params, embedded, hidden_state, is_first, precision)
@@ -168,7 +174,7 @@ def step(
     features: jax.Array | PaddedFeatures,
     precision: str,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Logits, values and the next hidden state of one step; the same arithmetic as `sequence`."""
+    """Policy outputs, values and the next hidden state of one step; the same arithmetic as `sequence`."""
     embedded = jax.nn.relu(embed(params, env, observation, features, precision))
     if params.gru_input:
         embedded = hidden_state = recur_once(params, embedded, hidden_state, is_first, precision)

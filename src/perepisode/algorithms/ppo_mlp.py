@@ -13,8 +13,8 @@ class PPOMlp(PPOGru):
     name = "ppo_mlp"
 
     def init(self, seed, extra):
-        sizes, config = network.input_sizes(self.env, extra), self.config
-        return network.init(seed, sizes, config.hidden_size, self.env.actions, recurrent=False)
+        sizes = network.input_sizes(self.env, extra)
+        return network.init(seed, sizes, self.config.hidden_size, self.distribution, recurrent=False)
 
     def init_hidden_state(self, envs):
         return ()

@@ -15,6 +15,7 @@ from perepisode import settings
 from perepisode.algorithms.base import Batch, PolicyOutput, network, register_agent
 from perepisode.algorithms.on_policy import OnPolicyAgent, Targets
 from perepisode.config import check_minibatches
+from perepisode.environments import action_space
 from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree
 from perepisode.settings import setting
@@ -79,6 +80,7 @@ class PQNGru(OnPolicyAgent):
 
     def init(self, seed, extra):
         random, width = np.random.default_rng(seed), self.config.hidden_size
+        actions = action_space.outputs(self.env.actions)
         norms = {f"{name}_norm": (np.ones(width), np.zeros(width)) for name in ("embedding", "hidden", "head")}
         params = QParams(
             embedding=network.init_embedding(random, network.input_sizes(self.env, extra), width),
@@ -86,7 +88,7 @@ class PQNGru(OnPolicyAgent):
             **network.init_gru(random, width),
             **norms,
             head=(network.orthogonal(random, (width, width), 2.0**0.5), np.zeros(width)),
-            output=(network.orthogonal(random, (width, self.env.actions), 0.01), np.zeros(self.env.actions)),
+            output=(network.orthogonal(random, (width, actions), 0.01), np.zeros(actions)),
         )
         return jax.tree.map(lambda x: np.asarray(x, np.float32), params)
 

@@ -33,8 +33,7 @@ import pandas as pd
 from perepisode import safe_io
 from perepisode.benchmark.protocol import PROTOCOLS, BenchmarkProtocol
 from perepisode.config import ConfigError, canonical
-from perepisode.environments import ENVIRONMENTS
-from perepisode.environments.base import action_dtype
+from perepisode.environments import ENVIRONMENTS, action_space
 from perepisode.report.style import label
 from perepisode.runs import write_atomically
 
@@ -91,9 +90,8 @@ class BenchmarkResult:
         if self.content["actions"] is None:
             return None
         env = ENVIRONMENTS[self.protocol.env]
-        dtype = np.dtype(action_dtype(env))  # pyright: ignore[reportArgumentType]  the class has `actions` too
         lengths = self.episodes["length"].to_numpy()
-        size = int(lengths.sum()) * dtype.itemsize
+        size = int(lengths.sum()) * action_space.bytes_per_action(env.actions)
         try:
             unpack = zlib.decompressobj()
             content = unpack.decompress(base64.b64decode(self.content["actions"], validate=True), size + 1)
@@ -101,9 +99,10 @@ class BenchmarkResult:
             raise self.refused("its actions cannot be read") from None
         if len(content) != size:
             raise self.refused(f"it has {len(content)} bytes of actions for {size} steps")
-        taken = np.frombuffer(content, dtype)
-        if taken.size and taken.max() >= env.actions:
-            raise self.refused(f"action {taken.max()} is unknown; {self.protocol.env} has {env.actions}")
+        try:
+            taken = action_space.from_bytes(env.actions, content, "its actions", self.protocol.env)
+        except ConfigError as error:
+            raise self.refused(str(error)) from None
         return np.split(taken, np.cumsum(lengths)[:-1])
 
     def refused(self, reason: str) -> ConfigError:

@@ -24,6 +24,8 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 from perepisode import plugins, settings
 from perepisode.config import ConfigError, EvalConfig, PPOConfig, SweepGrid
+from perepisode.environments import action_space
+from perepisode.environments.action_space import Box
 from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree, static
 
@@ -120,7 +122,7 @@ class Environment:
     name: ClassVar[str]
     dilemmas: ClassVar[tuple[str, ...]]  # order of Outcome.violations
     info_keys: ClassVar[tuple[str, ...]] = ()  # keys of Outcome.info
-    actions: ClassVar[int]
+    actions: ClassVar[int | Box]  # a number of discrete actions, or a Box of real numbers
     version: ClassVar[int] = 1  # increment it when counts change; part of a run's id from 2 on
     violation_names: ClassVar[Mapping[str, str]] = {}  # short description of each dilemma's violations
     source_objects: ClassVar[tuple[Any, ...]] = ()  # further classes and functions whose source files a run records
@@ -187,12 +189,12 @@ class Environment:
         """bool[dilemma]: whether a violation is possible now.  Used by replays only, so an approximation is enough."""
         return jnp.zeros(len(self.dilemmas), bool)
 
-    def describe(self, action: int, outcome: Outcome) -> str:
-        """A short description of the agent's step, for replays."""
-        return f"action {action}"
+    def describe(self, action: Any, outcome: Outcome) -> str:
+        """A short description of the agent's step, for replays; the action is an int, or float32[size] of a Box."""
+        return action_space.describe(action)
 
     def describe_violations(
-        self, key: Key, before: State, action: int, after: State, outcome: Outcome
+        self, key: Key, before: State, action: Any, after: State, outcome: Outcome
     ) -> Sequence[Violation]:
         """What happened in a step with violations, for replays: in words, and where if there is a frame.
 
@@ -214,12 +216,6 @@ class Environment:
 
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}
-MAX_ACTIONS = 2**16
-
-
-def action_dtype(env: Environment) -> str:
-    """The smallest integer dtype that holds an action in a table."""
-    return "uint8" if env.actions <= 2**8 else "uint16"
 
 
 @dataclass_transform(frozen_default=True)
@@ -234,11 +230,8 @@ def register_env(cls):
 
 def _check_declaration(cls: type[Environment]) -> None:
     """Raise ConfigError for invalid attributes; `settings.declare` reports missing ones."""
-    actions, dilemmas = getattr(cls, "actions", 1), getattr(cls, "dilemmas", ("harm",))
-    if not isinstance(actions, int) or not 1 <= actions <= MAX_ACTIONS:
-        raise ConfigError(
-            f"{cls.__name__} has actions = {actions!r}; it must be a whole number from 1 to {MAX_ACTIONS}"
-        )
+    dilemmas = getattr(cls, "dilemmas", ("harm",))
+    action_space.check(cls.__name__, getattr(cls, "actions", 1))
     if not isinstance(dilemmas, tuple) or not dilemmas or len(set(dilemmas)) < len(dilemmas):
         raise ConfigError(f"{cls.__name__} has dilemmas = {dilemmas!r}; it must be a tuple of names, such as ('harm',)")
     for name in (getattr(cls, "name", "env"), *dilemmas):  # they become parts of file names and environment ids

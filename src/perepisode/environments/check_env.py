@@ -12,6 +12,7 @@ import numpy as np
 
 from perepisode import plugins
 from perepisode.config import ConfigError
+from perepisode.environments import action_space
 from perepisode.environments.base import Environment, Outcome
 from perepisode.lazy import jax, jnp
 
@@ -22,7 +23,8 @@ def check(env: Environment) -> Environment:
         return env
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = _traced(env, "reset", env.reset, key)
-    stepped = _traced(env, "step", env.step, key, state, jax.ShapeDtypeStruct((), jnp.int32))
+    action = jax.ShapeDtypeStruct(action_space.shape(env.actions), action_space.dtype(env.actions))
+    stepped = _traced(env, "step", env.step, key, state, action)
     if not isinstance(stepped, tuple) or len(stepped) != 2 or not isinstance(stepped[1], Outcome):
         raise ConfigError(f"{env.name}: step must return the next state and an Outcome")
     _check_state(env, state, stepped[0])

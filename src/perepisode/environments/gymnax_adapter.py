@@ -18,9 +18,12 @@ from collections.abc import Callable, Iterator, Mapping
 from inspect import isfunction, signature
 from typing import Any, ClassVar
 
+import numpy as np
+
 from perepisode import plugins
 from perepisode.config import ConfigError
-from perepisode.environments import check_env
+from perepisode.environments import action_space, check_env
+from perepisode.environments.action_space import Box
 from perepisode.environments.base import UNLIMITED_STEPS, EndCause, Environment, Outcome, register_env
 from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree
@@ -42,6 +45,7 @@ class GymnaxAdapter(Environment):
 
     wrapped: ClassVar[Any]
     params: ClassVar[Any]
+    action_shape: ClassVar[tuple[int, ...]]  # of the wrapped environment; ours are flat
     detectors: ClassVar[tuple[Detector, ...]]
     max_episode_steps: ClassVar[int]  # time limit in steps
 
@@ -49,10 +53,12 @@ class GymnaxAdapter(Environment):
         observation, inner = self._function("reset")(key, self.params)
         state = GymnaxState(inner, self._flat(observation), jnp.int32(0))
         # some resets return 0 where the step returns 0.0: convert to the dtypes of the step
-        stepped = jax.eval_shape(self._stepped, key, state, jnp.int32(0))[0]
+        action = jax.ShapeDtypeStruct(self.action_shape, action_space.dtype(self.actions))
+        stepped = jax.eval_shape(self._stepped, key, state, action)[0]
         return jax.tree.map(lambda x, like: jnp.asarray(x, like.dtype), state, stepped)
 
     def step(self, key, state, action):
+        action = jnp.reshape(action, self.action_shape)
         after, reward, cause, info = self._stepped(key, state, action)
         given = state.env_state, action, after.env_state, info
         counts = [count(*given, **({"reward": reward} if _takes_reward(count) else {})) for count in self.detectors]
@@ -126,8 +132,7 @@ def from_gymnax(
     params = env.default_params if params is None else params
     detectors = _by_dilemma(detectors)
     name = name or re.sub(r"\W+", "_", str(getattr(env, "name", type(env).__name__))).lower()
-    if not hasattr(space := env.action_space(params), "n"):
-        raise ConfigError(f"{name} has the action space {space}; it must be discrete")
+    actions, action_shape = _actions(name, env.action_space(params))
     if unknown := sorted(set(declared) - set(dir(Environment))):
         raise ConfigError(
             f"{name}: Environment has no attribute {unknown[0]!r} (docs/tutorials/bring-your-environment.md)"
@@ -137,7 +142,8 @@ def from_gymnax(
         "__module__": sys._getframe(1).f_globals["__name__"],  # a run records this module's file
         "__doc__": f"{name}, a wrapped gymnax environment.",
         "name": name,
-        "actions": int(space.n),
+        "actions": actions,
+        "action_shape": action_shape,
         "dilemmas": tuple(detectors),
         "detectors": tuple(detectors.values()),
         "wrapped": env,
@@ -158,6 +164,16 @@ def _refuse_wrapper(env: Any) -> None:
             f"{type(env).__name__} is a wrapper, and its step resets automatically; pass the wrapped environment, "
             "or write a subclass of it whose step_env does what the wrapper does"
         )
+
+
+def _actions(name: str, space: Any) -> tuple[int | Box, tuple[int, ...]]:
+    """Our action space, and the shape of the environment's own actions."""
+    if hasattr(space, "n"):
+        return int(space.n), ()
+    if not all(hasattr(space, bound) for bound in ("low", "high", "shape")):
+        raise ConfigError(f"{name} has the action space {space}; it must be discrete or a box of real numbers")
+    low, high = (np.broadcast_to(np.asarray(bound), space.shape).ravel().tolist() for bound in (space.low, space.high))
+    return Box(tuple(low), tuple(high)), tuple(space.shape)
 
 
 def _takes_reward(detector: Detector) -> bool:

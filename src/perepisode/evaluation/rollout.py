@@ -23,8 +23,8 @@ import pandas as pd
 
 from perepisode.algorithms import AGENTS
 from perepisode.config import ConfigError, EvalConfig, canonical
-from perepisode.environments import check_env
-from perepisode.environments.base import EndCause, action_dtype
+from perepisode.environments import action_space, check_env
+from perepisode.environments.base import EndCause
 from perepisode.environments.episode_keys import hexadecimal
 from perepisode.environments.reset_pool import episode_key, reset_key
 from perepisode.evaluation import episodes
@@ -196,7 +196,7 @@ def roll(
         duals = members.init_duals()
         episode_state, _, stats = population.advance(program.env, members, duals, runner.episode_state, actions)
         runner = update.RunnerState(episode_state, runner.reset_pool, hidden_state)
-        return runner, (stats, actions.astype(action_dtype(program.env)))
+        return runner, (stats, actions.astype(action_space.stored_dtype(program.env.actions)))
 
     return jax.lax.scan(body, runner, length=length)
 

@@ -19,7 +19,8 @@ from typing import Any
 
 from perepisode import environments, plugins
 from perepisode.config import ConfigError, check_choice
-from perepisode.environments import check_env, reset_pool
+from perepisode.environments import action_space, check_env, reset_pool
+from perepisode.environments.action_space import Box
 from perepisode.environments.base import EndCause, Environment, Key, Outcome, State
 from perepisode.lazy import jax, jnp
 from perepisode.pytree import pytree
@@ -145,7 +146,7 @@ class AutoResetEnv:
     ) -> tuple[EnvState, TimeStep]:
         """One step without a reset."""
         key = reset_pool.step_key(state.episode_key, state.time)
-        env_state, outcome = self.env.step(key, state.env_state, _checked_action(action))
+        env_state, outcome = self.env.step(key, state.env_state, self._checked_action(action))
         outcome = jax.tree.map(jnp.asarray, outcome)  # an environment may return 0 or EndCause.RUNNING
         cost = state.cost + self.cost(outcome)
         cause = outcome.end_cause.astype(jnp.int32)
@@ -153,6 +154,15 @@ class AutoResetEnv:
         observation, (terminated, truncated) = self.observe(env_state), after.end_flags(max_episode_steps)
         reward = self._reward(outcome)
         return after, TimeStep(observation, observation, reward, outcome, after.cost, terminated, truncated)
+
+    def _checked_action(self, action: Any) -> jax.Array:
+        """The action of one environment as `step` takes it; numbers outside a box are clipped to it."""
+        action, actions = jnp.asarray(action), self.env.actions
+        kind = jnp.floating if isinstance(actions, Box) else jnp.integer
+        if action.shape != action_space.shape(actions) or not jnp.issubdtype(action.dtype, kind):
+            wanted = f"float32[{actions.size}]" if isinstance(actions, Box) else "one whole number"
+            raise ConfigError(f"the action of an environment is {check_env.array_type(action)}; it must be {wanted}")
+        return action_space.clip(actions, action.astype(action_space.dtype(actions)))
 
     def cost(self, outcome: Outcome) -> jax.Array:
         """float32: violations of this dilemma."""
@@ -187,16 +197,6 @@ def key_words(key: Key) -> jax.Array:
     for word in rest:  # of a longer key, whose random bits would depend on the batch
         data = jax.random.key_data(jax.random.fold_in(_key(data), word))
     return data
-
-
-def _checked_action(action: Any) -> jax.Array:
-    """The action of one environment as int32."""
-    action = jnp.asarray(action)
-    if action.shape or not jnp.issubdtype(action.dtype, jnp.integer):
-        raise ConfigError(
-            f"the action of an environment is {check_env.array_type(action)}; it must be one whole number"
-        )
-    return action.astype(jnp.int32)
 
 
 def _key(data: jax.Array) -> Key:

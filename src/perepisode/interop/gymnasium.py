@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from perepisode.config import ConfigError
-from perepisode.environments import ENVIRONMENTS
+from perepisode.environments import ENVIRONMENTS, action_space
+from perepisode.environments.action_space import Box
 from perepisode.environments.base import UNLIMITED_STEPS, Environment
 from perepisode.environments.check_env import array_type, refuse_negative_count
 from perepisode.environments.episode_keys import episode_keys
@@ -71,7 +72,7 @@ class Env(gymnasium.Env):
     def step(self, action: Any):
         if self._ended:
             raise ConfigError("step() after the end of an episode: call reset() first")
-        state, action = _begun(self._state, "step"), _actions(action, (), self.action_space)
+        state, action = _begun(self._state, "step"), _actions(action, (), self.autoreset.env)
         self._state, timestep, info = _program(self.autoreset).step_env(state, action, UNLIMITED_STEPS)
         reward = np.array(timestep.reward) if self.autoreset.reward == "vector" else float(timestep.reward)
         terminated, truncated = bool(timestep.terminated), bool(timestep.truncated)
@@ -165,7 +166,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def step(self, actions: Any):
         state, program, stepped = _begun(self._state, "step"), _program(self.autoreset), np.ones(self.num_envs, bool)
-        actions = _actions(actions, (self.num_envs,), self.single_action_space)
+        actions = _actions(actions, (self.num_envs,), self.autoreset.env)
         if self._mode is SAME_STEP:
             self._state, timestep, info = program.step_same(state, actions, self._max_episode_steps)
         elif self._mode is NEXT_STEP:
@@ -244,26 +245,26 @@ _program = cache(_Program)
 
 def _spaces(autoreset: AutoResetEnv) -> tuple[Any, Any, Any]:
     """The spaces of observations, actions and rewards; MO-Gymnasium asks for the last."""
-    box = gymnasium.spaces.Box
+    box, actions = gymnasium.spaces.Box, autoreset.env.actions
     rewards = (2,) if autoreset.reward == "vector" else ()
     return (
         box(*autoreset.env.observation_bounds, (autoreset.features,), np.float32),
-        gymnasium.spaces.Discrete(autoreset.env.actions),
+        box(*actions.bounds, dtype=np.float32) if isinstance(actions, Box) else gymnasium.spaces.Discrete(actions),
         box(-np.inf, np.inf, rewards, np.float32),
     )
 
 
-def _actions(given: Any, shape: tuple[int, ...], space: Any) -> np.ndarray:
-    """Actions as int32, checked: the behaviour of an environment is undefined for any others."""
-    actions = np.asarray(given)
-    if actions.shape != shape or actions.dtype.kind not in "iu":
-        wanted = f"{shape[0]} whole numbers, one per environment" if shape else "one whole number"
+def _actions(given: Any, shape: tuple[int, ...], env: Environment) -> np.ndarray:
+    """Actions as `step` takes them, checked: the behaviour of an environment is undefined for any others."""
+    actions, each = np.asarray(given), action_space.shape(env.actions)
+    kinds, wanted = ("iuf", f"{each[0]} real numbers") if each else ("iu", "one whole number")
+    if actions.shape != (*shape, *each) or actions.dtype.kind not in kinds:
+        wanted += f" for each of {shape[0]} environments" if shape else ""
         raise ConfigError(f"action is {array_type(actions)}; it must be {wanted}")
-    if ((actions < 0) | (actions >= space.n)).any():
-        raise ConfigError(
-            f"action {actions.min() if actions.min() < 0 else actions.max()} is unknown; choose from 0 to {space.n - 1}"
-        )
-    return actions.astype(np.int32)
+    if each:
+        actions = actions.astype(np.float32)
+    action_space.refuse_unknown(env.actions, actions, env.name, "; apply gymnasium.wrappers.ClipAction" * bool(each))
+    return actions.astype(action_space.dtype(env.actions))
 
 
 def _episode_keys(state: EnvState) -> np.ndarray:

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 from perepisode.config import ConfigError
-from perepisode.environments import base
+from perepisode.environments import action_space, base
+from perepisode.environments.action_space import Box
 from perepisode.environments.base import UNLIMITED_STEPS, Key
 from perepisode.environments.gymnax_adapter import from_gymnax  # noqa: F401  the opposite direction
 from perepisode.interop import import_optional
@@ -105,10 +106,14 @@ class GymnaxEnv(_environment.Environment):
 
     @property
     def num_actions(self) -> int:
-        return self.autoreset.env.actions
+        """Discrete actions, or numbers of an action in a box."""
+        return action_space.outputs(self.autoreset.env.actions)
 
     def action_space(self, params: Any = None):
-        return _spaces.Discrete(self.num_actions)
+        actions = self.autoreset.env.actions
+        if isinstance(actions, Box):
+            return _spaces.Box(*map(jnp.asarray, actions.bounds), (actions.size,), jnp.float32)
+        return _spaces.Discrete(actions)
 
     def observation_space(self, params: Any = None):
         return _spaces.Box(*self.autoreset.env.observation_bounds, (self.autoreset.features,), jnp.float32)

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from perepisode.config import ConfigError
+from perepisode.environments import action_space
 from perepisode.environments.episode_keys import episode_keys, hexadecimal
 from perepisode.interop.autoreset import key_words
 from perepisode.interop.recording import Recording, check_cost, known_actions, known_columns, missing_cost
@@ -48,7 +49,7 @@ class JaxRecorder(Recording):
         super().__init__(0, None if path is None else Path(path), columns, episodes_per_env)
         self._sums: dict[str, np.ndarray] = {}
         self._reset_keys = None if reset_keys is None else np.asarray(jax.vmap(key_words)(reset_keys))
-        self._action_type = known_actions(autoreset)
+        self._known_actions = known_actions(autoreset)
         self._actions: list[list[np.ndarray]] | None = None  # of each running episode, in parts
 
     def add(self, info: Mapping[str, Any], reward: Any = None, done: Any = None, actions: Any = None) -> JaxRecorder:
@@ -64,8 +65,12 @@ class JaxRecorder(Recording):
         from jax.experimental import io_callback
 
         steps, ended = _steps(info, reward, done)
-        if actions is not None and (np.shape(actions) != np.shape(ended) or self._action_type is None):
-            raise ConfigError(f"actions are {np.shape(actions)}; give one for each of {np.shape(ended)} steps, or none")
+        if actions is not None:
+            each = None if self._known_actions is None else action_space.shape(self._known_actions)
+            if each is None or np.shape(actions) != (*np.shape(ended), *each):
+                raise ConfigError(
+                    f"actions are {np.shape(actions)}; give one for each of {np.shape(ended)} steps, or none"
+                )
         if any(isinstance(array, Tracer) for array in (ended, *steps.values())):
             io_callback(self._add, None, steps, ended, actions, ordered=True)
         else:
@@ -100,7 +105,7 @@ class JaxRecorder(Recording):
             raise ConfigError(f"{len(self._reset_keys)} reset_keys for {envs} environments; give one for each")
         if envs != len(self.finished):
             raise ConfigError(f"add() got {envs} environments after {len(self.finished)}; use one recorder for each")
-        taken = None if actions is None else np.asarray(actions).reshape(ended.shape).astype(self._action_type)
+        taken = None if actions is None else self._stored(actions, ended.shape)
         begins = [0] * envs  # of the running episodes' actions in these steps
         for time, ends in enumerate(ended):
             for name, values in columns.items():
@@ -116,6 +121,12 @@ class JaxRecorder(Recording):
         if taken is not None and self._actions is not None:
             for env_index, parts in enumerate(self._actions):
                 parts.append(taken[begins[env_index] :, env_index])
+
+    def _stored(self, actions: Any, shape: tuple[int, ...]) -> np.ndarray:
+        """The actions as a table has them, for [time, env] of this shape."""
+        assert self._known_actions is not None
+        each = action_space.shape(self._known_actions)
+        return action_space.to_stored(self._known_actions, np.reshape(actions, (*shape, *each)))
 
     def _end_actions(self, env_index: int, last: np.ndarray) -> bytes:
         """The actions of an episode whose last ones are these; the next episode has none yet."""

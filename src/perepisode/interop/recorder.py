@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from perepisode.config import ConfigError
+from perepisode.environments import action_space
 from perepisode.environments.episode_keys import hexadecimal
 from perepisode.interop import SixValues, import_optional
 from perepisode.interop.recording import Recording, check_cost, known_actions, known_columns, missing_cost
@@ -59,13 +60,13 @@ class _Recording(Recording):
         super().__init__(num_envs, path, columns, episodes_per_env)
         self.sums: list[dict[str, float]] = [{} for _ in range(num_envs)]
         self.ended = [False] * num_envs  # until the next episode begins
-        self.action_type = actions  # None if the episodes of this environment cannot be replayed
+        self.known_actions = actions  # None if the episodes of this environment cannot be replayed
         self.keys: list[str] = [""] * num_envs
         self.actions: list[list[Any]] = [[] for _ in range(num_envs)]
 
     def begin(self, env_indices: list[int], env: Any) -> None:
         """The next episode of these environments has begun."""
-        keys = hexadecimal(env.unwrapped.episode_keys) if self.action_type and env_indices else self.keys
+        keys = hexadecimal(env.unwrapped.episode_keys) if self.known_actions and env_indices else self.keys
         for i in env_indices:
             self.sums[i], self.ended[i], self.actions[i], self.keys[i] = {}, False, [], keys[i]
 
@@ -80,7 +81,7 @@ class _Recording(Recording):
         sums = self.sums[env_index]
         for name, value in step.items():
             sums[name] = sums.get(name, 0) + value
-        if self.action_type:
+        if self.known_actions:
             self.actions[env_index].append(action)
         if ended:
             self.finish(env_index, {**sums, **self._for_replay(env_index)})
@@ -88,11 +89,11 @@ class _Recording(Recording):
 
     def _for_replay(self, env_index: int) -> dict[str, Any]:
         """Columns from which the episode can be replayed."""
-        if not self.action_type:
+        if not self.known_actions:
             return {}
         return {
             "episode_key": self.keys[env_index],
-            "actions": np.array(self.actions[env_index], self.action_type).tobytes(),
+            "actions": action_space.to_stored(self.known_actions, self.actions[env_index]).tobytes(),
         }
 
 

@@ -11,7 +11,8 @@ import pandas as pd
 
 from perepisode import settings
 from perepisode.config import ConfigError, canonical
-from perepisode.environments.base import Environment, action_dtype
+from perepisode.environments import action_space
+from perepisode.environments.base import Environment
 from perepisode.evaluation import episodes
 from perepisode.runs import versions
 
@@ -89,9 +90,9 @@ def described(env: Environment) -> dict[str, Any]:
     return settings.complete(type(env), given) | ({"version": env.version} if env.version != 1 else {})
 
 
-def known_actions(autoreset: Any) -> str | None:
-    """The type in which the actions of perepisode's own environments are stored, so that episodes can be replayed."""
-    return action_dtype(autoreset.env) if autoreset else None
+def known_actions(autoreset: Any) -> action_space.Actions | None:
+    """The actions of perepisode's own environments, which are stored so that episodes can be replayed."""
+    return autoreset.env.actions if autoreset else None
 
 
 def check_cost(cost: float) -> float:

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.config import ConfigError
-from perepisode.environments.base import EndCause, Environment, Outcome, State, Violation, action_dtype
+from perepisode.environments import action_space
+from perepisode.environments.base import EndCause, Environment, Outcome, State, Violation
+from perepisode.environments.lanes import LANES, in_lanes
 from perepisode.environments.reset_pool import step_key
 
 CHUNK = 256  # steps per jitted call, so that one program serves episodes of any length
@@ -21,7 +23,7 @@ class Replay:
     """A replayed episode.  Step t (1 to `length`) leads from position t - 1 to position t; position 0 is the start."""
 
     env: Environment
-    actions: np.ndarray  # uint8[step], or uint16
+    actions: np.ndarray  # as stored: uint8[step], uint16[step], or float32[step, size] of a Box
     rewards: np.ndarray  # float32[step], task reward
     violations: np.ndarray  # int32[step, dilemma], exact
     paper_violations: np.ndarray  # int32[step, dilemma]
@@ -29,6 +31,7 @@ class Replay:
     end_cause: str
     episode: jax.Array  # the episode's key
     milestones: list[State]  # the state at every CHUNK-th position, from which any other is recomputed
+    lanes: int  # equal environments of the program that replayed it
 
     @property
     def length(self) -> int:
@@ -38,6 +41,10 @@ class Replay:
     def accrued(self) -> np.ndarray:
         """Task return at every position, float32[length + 1], summed in step order."""
         return np.concatenate([np.zeros(1, np.float32), np.cumsum(self.rewards, dtype=np.float32)])
+
+    def action(self, step: int) -> Any:
+        """The action of one step (from 0): an int, or float32[size] of a Box."""
+        return self.actions[step] if self.actions.ndim > 1 else int(self.actions[step])
 
     def outcome(self, step: int) -> Outcome:
         """What happened in one step (from 0)."""
@@ -77,7 +84,7 @@ class Replay:
         states = dict(zip(positions.tolist(), self._each_state(positions)))
         described = {}
         for step in steps.tolist():
-            key, action = step_key(self.episode, jnp.int32(step)), int(self.actions[step])
+            key, action = step_key(self.episode, jnp.int32(step)), self.action(step)
             told = self.env.describe_violations(key, states[step], action, states[step + 1], self.outcome(step))
             _check_counts(self.env, step + 1, told, self.violations[step])
             described[step + 1] = told
@@ -93,7 +100,8 @@ class Replay:
         positions = np.asarray(positions)
         for index in np.unique(positions // CHUNK):
             milestone = self.milestones[index]
-            _, (states, _) = _advance(self.env, self.episode, milestone, *_chunk(self.actions, index))
+            chunk = _chunk(self.env, self.actions, index)
+            _, (states, _) = _advance(self.env, self.lanes, self.episode, milestone, *chunk)
             offsets = positions[positions // CHUNK == index] - index * CHUNK
             yield jax.tree.map(lambda x, offsets=offsets: _on_host(x)[offsets], states)
 
@@ -124,15 +132,24 @@ def _check_counts(env: Environment, step: int, described: Sequence[Violation], c
 def replay(row: Mapping[str, Any], env: Environment) -> Replay:
     """Replay the row's episode: a reset with its key, then its actions, each with the key of its step.
 
-    It ends when the environment ends the episode, or after the last action (then its end cause is `running`).
+    It ends when the environment ends the episode, or after the last action (then its end cause is `running`).  An
+    episode that a program for one environment does not reproduce is replayed by a program for several (see `lanes`).
     """
+    alone = _replay(row, env, 1)
+    if not differences(row, alone):
+        return alone
+    as_one_of_several = _replay(row, env, LANES)
+    return alone if differences(row, as_one_of_several) else as_one_of_several
+
+
+def _replay(row: Mapping[str, Any], env: Environment, lanes: int) -> Replay:
     actions = _actions(row, env)
     episode = key_of(row, "episode_key")
-    state = _begin(env, key_of(row, "reset_key"))
+    state = _begin(env, lanes, key_of(row, "reset_key"))
     milestones, outcomes = [], []
     for index in range(len(actions) // CHUNK + 1):
         milestones.append(state)
-        state, (_, outcome) = _advance(env, episode, state, *_chunk(actions, index))
+        state, (_, outcome) = _advance(env, lanes, episode, state, *_chunk(env, actions, index))
         outcomes.append(jax.device_get(outcome))
     outcome = jax.tree.map(lambda *x: np.concatenate(x)[: len(actions)], *outcomes)
     ends = np.flatnonzero(outcome.end_cause)
@@ -147,6 +164,7 @@ def replay(row: Mapping[str, Any], env: Environment) -> Replay:
         end_cause=EndCause(int(outcome.end_cause[length - 1])).name.lower(),
         episode=episode,
         milestones=milestones,
+        lanes=lanes,
     )
 
 
@@ -156,28 +174,29 @@ def differences(row: Mapping[str, Any], replayed: Replay) -> list[Difference]:
     return [Difference(name, row[name], value) for name, value in totals.items() if name in row and row[name] != value]
 
 
-@partial(jax.jit, static_argnums=0)
-def _begin(env: Environment, reset_key: jax.Array) -> State:
-    return env.reset(reset_key)
+@partial(jax.jit, static_argnums=(0, 1))
+def _begin(env: Environment, lanes: int, reset_key: jax.Array) -> State:
+    return in_lanes(env.reset, lanes)(reset_key)
 
 
-@partial(jax.jit, static_argnums=0)
-def _advance(env: Environment, episode: jax.Array, state: State, times: jax.Array, actions: jax.Array):
+@partial(jax.jit, static_argnums=(0, 1))
+def _advance(env: Environment, lanes: int, episode: jax.Array, state: State, times: jax.Array, actions: jax.Array):
     """Steps at these times → the state after them; the state before and the outcome of each."""
 
     def body(state, step):
         time, action = step
-        after, outcome = env.step(step_key(episode, time), state, action)
+        after, outcome = in_lanes(env.step, lanes)(step_key(episode, time), state, action)
         return after, (state, outcome)
 
     return jax.lax.scan(body, state, (times, actions))
 
 
-def _chunk(actions: np.ndarray, index: int) -> tuple[jax.Array, jax.Array]:
+def _chunk(env: Environment, actions: np.ndarray, index: int) -> tuple[jax.Array, jax.Array]:
     """Times and actions of a chunk; those after the episode's end are padding, whose results are not used."""
     first = int(index) * CHUNK
     chunk = actions[first : first + CHUNK]
-    padded = np.pad(chunk, (0, CHUNK - len(chunk))).astype(np.int32)
+    padded = np.zeros((CHUNK, *actions.shape[1:]), action_space.dtype(env.actions))
+    padded[: len(chunk)] = chunk
     return jnp.arange(first, first + CHUNK, dtype=jnp.int32), jnp.asarray(padded)
 
 
@@ -190,13 +209,7 @@ def _actions(row: Mapping[str, Any], env: Environment) -> np.ndarray:
     content = row["actions"]
     if not isinstance(content, bytes) or not content:
         raise ConfigError("the row's actions are not bytes; a replay needs the parquet table that `evaluate` wrote")
-    dtype = np.dtype(action_dtype(env))
-    if len(content) % dtype.itemsize:
-        raise ConfigError(f"the row's actions are truncated; {env.name} has {dtype.itemsize} bytes per action")
-    actions = np.frombuffer(content, dtype)
-    if actions.max() >= env.actions:
-        raise ConfigError(f"action {actions.max()} is unknown; {env.name} has actions 0 to {env.actions - 1}")
-    return actions
+    return action_space.from_bytes(env.actions, content, "the row's actions", env.name)
 
 
 def key_of(row: Mapping[str, Any], column: str) -> jax.Array:

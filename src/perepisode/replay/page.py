@@ -225,7 +225,7 @@ def player(
         "reward": values(replay.rewards),
         "violations": [0, *np.cumsum(counts).tolist()],
         "penalty": None if penalty is None else values(penalty),
-        "actions": [replay.env.describe(int(action), replay.outcome(t)) for t, action in enumerate(replay.actions)],
+        "actions": [replay.env.describe(replay.action(t), replay.outcome(t)) for t in range(replay.length)],
         "events": events,
         "speed": 4 if frames is None else 10,
         "film": frames and {
