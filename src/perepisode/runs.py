@@ -79,9 +79,10 @@ class Run:
 
     @property
     def structure(self) -> str:
-        """What runs in one program must share: environment, sizes and length.  Their methods may differ."""
-        plain = self.to_json()
-        return canonical([plain["env"], plain["env_settings"], self.agent, plain[self.section], self.total_timesteps])
+        """What runs in one program must share: environment, sizes, length and reward streams, but not the method."""
+        plain, streams = self.to_json(), METHODS[self.method].streams
+        shared = [plain["env"], plain["env_settings"], self.agent, plain[self.section], self.total_timesteps]
+        return canonical(shared + ([str(streams)] if streams.several else []))
 
     @property
     def objective_type(self) -> tuple[str, ...]:
@@ -154,6 +155,12 @@ class Run:
             raise ConfigError(
                 f"{self.agent} chooses among discrete actions, and those of {self.env} are vectors of real numbers; "
                 f"choose from {able}"
+            )
+        if METHODS[self.method].streams.several and not AGENTS[self.agent].several_streams:
+            able = ", ".join(name for name, agent in AGENTS.items() if agent.several_streams)
+            raise ConfigError(
+                f"{self.method} learns a value of each of {', '.join(METHODS[self.method].streams.names)}, and "
+                f"{self.agent} has one value; choose from {able}"
             )
         settings.check(METHODS[self.method], self.method_settings, self.method)
         settings.check(ENVIRONMENTS[self.env], self.env_settings, self.env)

@@ -28,6 +28,7 @@ from perepisode.algorithms import fitting
 from perepisode.config import PPOConfig
 from perepisode.environments.base import Environment, Observation
 from perepisode.lazy import jax
+from perepisode.methods.objective import ONE_STREAM, Streams
 from perepisode.pytree import pytree
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class PolicyOutput:
 
     action: jax.Array  # as the environment's step takes it
     hidden_state: Any  # before the next step
-    value: jax.Array  # float32[env], estimate of the discounted rewards from here
+    value: jax.Array  # float32[env] or [env, stream], estimate of the discounted rewards from here
     stored: Any = ()  # what learning needs of this step besides
 
 
@@ -68,6 +69,7 @@ class LearningAgent:
 
     env: Environment
     config: Any  # hyperparameters, of `config_type`
+    streams: Streams = ONE_STREAM  # the rewards that it learns from
 
     name: ClassVar[str]  # on the command line and in files
     config_type: ClassVar[type]  # a dataclass of settings; its `section` names them in run.json
@@ -75,6 +77,7 @@ class LearningAgent:
     training_only: ClassVar[tuple[str, ...]] = ()  # parameters that acting does not use, which are not exported
     input_kernels: ClassVar[str] = "embedding"  # parameter: a kernel per feature vector, then one for accrued inputs
     box_actions: ClassVar[bool] = False  # whether it can act in an environment with a `Box`
+    several_streams: ClassVar[bool] = False  # whether it can learn from several rewards
     acts_with: ClassVar[tuple[str, ...]] = ("hidden_size", "precision")  # settings that acting depends on
 
     def init(self, seed: int, extra: int) -> Any:
@@ -103,7 +106,8 @@ class LearningAgent:
     def learn(self, params: Any, opt_state: Any, hidden_state: Any, batch: Batch, last_value, gamma, key, progress):
         """One update from a rollout that began with this hidden state → parameters, optimizer state, diagnostics.
 
-        The diagnostics contain `finite`: whether the run may continue.
+        The diagnostics contain `finite`: whether the run may continue.  An agent for several streams has a further
+        argument, `mixture`, and `batch.reward`, `batch.value` and `last_value` have a last axis of streams.
         """
         raise NotImplementedError
 

@@ -53,6 +53,11 @@ class Categorical:
         log_probs = jax.nn.log_softmax(logits)
         return -(jnp.exp(log_probs) * log_probs).sum(-1)
 
+    def kl(self, logits: jax.Array, log_std: Any, old_logits: jax.Array, old_log_std: Any) -> jax.Array:
+        """KL(π || π_old) in each state."""
+        log_probs, old_log_probs = jax.nn.log_softmax(logits), jax.nn.log_softmax(old_logits)
+        return (jnp.exp(log_probs) * (log_probs - old_log_probs)).sum(-1)
+
 
 @pytree
 class Sampled:
@@ -97,6 +102,12 @@ class DiagonalGaussian:
 
     def entropy(self, mean: jax.Array, log_std: jax.Array) -> jax.Array:
         return jnp.broadcast_to((log_std + 0.5 * (1.0 + LOG_2PI)).sum(-1), mean.shape[:-1])
+
+    def kl(self, mean: jax.Array, log_std: jax.Array, old_mean: jax.Array, old_log_std: jax.Array) -> jax.Array:
+        """KL(π || π_old) in each state."""
+        variances, old_variances = jnp.exp(2.0 * log_std), jnp.exp(2.0 * old_log_std)
+        distance = (variances + (mean - old_mean) ** 2) / (2.0 * old_variances)
+        return (old_log_std - log_std + distance - 0.5).sum(-1)
 
 
 def distribution(actions: Actions) -> Categorical | DiagonalGaussian:

@@ -29,6 +29,7 @@ class Params:
     actor: tuple[Dense, Dense, Dense]
     critic: tuple[Dense, Dense, Dense]
     log_std: Weights | tuple[()] = ()  # [size of a Box], of its Gaussian; () for discrete actions
+    more_critics: tuple[tuple[Dense, Dense, Dense], ...] = ()  # of further reward streams
 
 
 @pytree
@@ -62,7 +63,12 @@ def input_sizes(env: Environment, extra: int) -> tuple[int, ...]:
 
 
 def init(
-    seed: int, sizes: tuple[int, ...], hidden: int, distribution: Categorical | DiagonalGaussian, recurrent: bool = True
+    seed: int,
+    sizes: tuple[int, ...],
+    hidden: int,
+    distribution: Categorical | DiagonalGaussian,
+    recurrent: bool = True,
+    critics: int = 1,
 ) -> Params:
     """Orthogonal weights, zero biases; gains √2 (embedding), 2 (hidden head layers), 0.01 (policy), 1 (value).
 
@@ -77,6 +83,7 @@ def init(
         actor=_head(random, hidden, distribution.outputs, 0.01),
         critic=_head(random, hidden, 1, 1.0),
         log_std=distribution.init_log_std(),
+        more_critics=tuple(_head(random, hidden, 1, 1.0) for _ in range(critics - 1)),
     )
     return jax.tree.map(lambda x: np.asarray(x, np.float32), params)
 
@@ -130,7 +137,7 @@ def sequence(
     blank: tuple[jax.Array, ...] = (),  # from `scratch_buffers`
 ) -> tuple[jax.Array, jax.Array]:
     """Policy outputs [time, env, outputs] and values [time, env] of a rollout; an episode starts with a hidden state of
-    zero.  The outputs are those of a `distributions.distribution`."""
+    zero.  The outputs are those of a `distributions.distribution`; several critics give values [time, env, stream]."""
     embedded = jax.nn.relu(embed(params, env, observation, features, precision, blank, apart=True))
     if params.gru_input:
         embedded = recur(params, embedded, hidden_state, is_first, precision)
@@ -252,12 +259,12 @@ def _concatenate(pairs, precision):
 
 @jax.named_scope("products")
 def _heads(params, hidden, precision):
-    """Actor and critic; their first layers share the input and are computed as one product."""
-    (actor_in, critic_in) = params.actor[0], params.critic[0]
-    kernel, bias = (jnp.concatenate(both, axis=-1) for both in zip(actor_in, critic_in))
-    first = _relu_layer(hidden, kernel, bias, precision)
-    actor, critic = jnp.split(first, 2, axis=-1)
-    return _rest(params.actor, actor, precision), _rest(params.critic, critic, precision)[..., 0]
+    """Actor and critics; their first layers share the input and are computed as one product."""
+    heads = (params.actor, params.critic, *params.more_critics)
+    kernel, bias = (jnp.concatenate(all, axis=-1) for all in zip(*(head[0] for head in heads)))
+    first = jnp.split(_relu_layer(hidden, kernel, bias, precision), len(heads), axis=-1)
+    outputs, *values = (_rest(head, x, precision) for head, x in zip(heads, first))
+    return outputs, jnp.concatenate(values, axis=-1) if params.more_critics else values[0][..., 0]
 
 
 def _rest(layers, x, precision):

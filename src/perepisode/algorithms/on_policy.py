@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from perepisode.algorithms.base import Batch, LearningAgent, network
 from perepisode.lazy import jax, jnp, optax
+from perepisode.methods import Mixture
 from perepisode.pytree import pytree
 
 
@@ -21,17 +23,27 @@ class OnPolicyAgent(LearningAgent):
     def loss(
         self, params, hidden_state, batch: Batch, targets: Targets, blank=()
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The loss of one minibatch [time, env] and its diagnostics; `blank` is from `network.scratch_buffers`."""
+        """The loss of one minibatch [time, env] and its diagnostics; `blank` is from `network.scratch_buffers`.
+
+        An agent for several streams has a further argument, `coefficients`, those of the streams' policy loss.
+        """
         raise NotImplementedError
 
     def init_optimizer(self, params):
         return optimizer(self.config).init(params)
 
-    def learn(self, params, opt_state, hidden_state, batch: Batch, last_value, gamma, key, progress):
+    def learn(
+        self, params, opt_state, hidden_state, batch: Batch, last_value, gamma, key, progress, mixture: Any = None
+    ):
         """All epochs of one run's update → parameters, optimizer state, diagnostics averaged over minibatches."""
         config, rate = self.config, learning_rate(self.config, progress)
-        advantage = gae(batch.reward, batch.value, batch.done, last_value, gamma, config.gae_lambda)
-        targets = Targets(advantage, advantage + batch.value)
+        loss: Any = self.loss
+        if mixture is None:
+            advantage = gae(batch.reward, batch.value, batch.done, last_value, gamma, config.gae_lambda)
+            targets = Targets(advantage, advantage + batch.value)
+        else:
+            targets = targets_of_streams(batch, last_value, mixture)
+            loss = partial(loss, coefficients=mixture.coefficients)
         width = config.num_envs // config.num_minibatches
         blank = network.scratch_buffers(self.env, batch.observation, config.num_steps * width, config.precision)
 
@@ -40,7 +52,7 @@ class OnPolicyAgent(LearningAgent):
             # the barrier gathers once: otherwise every element of the network's input would repeat the lookup
             part = jax.lax.optimization_barrier(jax.tree.map(lambda x: jnp.take(x, envs, axis=1), (batch, targets)))
             first = jax.tree.map(lambda x: x[envs], hidden_state)
-            gradients = jax.grad(self.loss, argnums=(0, 4), has_aux=True)
+            gradients = jax.grad(loss, argnums=(0, 4), has_aux=True)
             (gradient, blank), diagnostics = gradients(params, first, *part, blank)
             with jax.named_scope("optimizer"):
                 step, opt_state = optimizer(config).update(gradient, opt_state)
@@ -86,3 +98,18 @@ def gae(rewards, values, done, last_value, gamma, lam):
 
     _, advantages = jax.lax.scan(body, jnp.zeros_like(last_value), (errors, keep), reverse=True)
     return advantages
+
+
+def targets_of_streams(batch: Batch, last_value: jax.Array, mixture: Mixture) -> Targets:
+    """Advantages and value targets [time, env, stream], each stream with its own γ and λ.
+
+    Advantages are normalised here, over the whole rollout and before a method combines them: in
+    (A_r - λ A_c) / (1 + λ), normalised afterwards, the divisor would cancel.  As in OmniSafe, the first stream is
+    standardised and the others are centred, so that a rare cost keeps its scale.
+    """
+    advantage = jax.vmap(gae, in_axes=(-1, -1, None, -1, 0, 0), out_axes=-1)(
+        batch.reward, batch.value, batch.done, last_value, mixture.gamma, mixture.gae_lambda
+    )
+    centred = advantage - advantage.mean((0, 1))
+    scale = jnp.ones_like(mixture.gamma).at[0].set(advantage[..., 0].std() + 1e-8)
+    return Targets(centred / scale, advantage + batch.value)

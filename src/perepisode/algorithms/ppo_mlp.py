@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perepisode.algorithms.base import network, register_agent
+from perepisode.algorithms.base import register_agent
 from perepisode.algorithms.ppo_gru import PPOGru
 
 
@@ -10,11 +10,7 @@ from perepisode.algorithms.ppo_gru import PPOGru
 class PPOMlp(PPOGru):
     """The network of PPO-GRU without the recurrence: embedding, then actor and critic heads with two hidden layers."""
 
-    name = "ppo_mlp"
-
-    def init(self, seed, extra):
-        sizes = network.input_sizes(self.env, extra)
-        return network.init(seed, sizes, self.config.hidden_size, self.distribution, recurrent=False)
+    name, recurrent = "ppo_mlp", False
 
     def init_hidden_state(self, envs):
         return ()

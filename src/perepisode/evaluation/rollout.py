@@ -32,7 +32,7 @@ from perepisode.methods import Objective
 from perepisode.runs import Run, flat_settings, versions
 from perepisode.training import population, update
 from perepisode.training.population import Population
-from perepisode.training.train import agent_of, load_params
+from perepisode.training.train import acting_agent, load_params
 from perepisode.zoo import AgentSource, find
 
 CHUNK = 256  # steps in one jitted call
@@ -169,7 +169,7 @@ def agent_actions(program: update.Program, members: Population, params: Any, run
 def assemble(agents: Sequence[Agent], config: EvalConfig):
     """Program, population and stacked parameters of agents with equal structure, in the population's order."""
     first = agents[0].run
-    trained = agent_of(first)
+    trained = acting_agent(first)
     check_env.check(trained.env)
     program = update.Program(trained, config.num_envs, 1, min(config.num_envs, 64))
     files = {name: content for agent in agents for name, content in agent.files.items()}
@@ -193,8 +193,7 @@ def roll(
     def body(runner, _):
         runner = update.reset_ended(program, members, runner)
         actions, hidden_state = act(program, members, params, runner)
-        duals = members.init_duals()
-        episode_state, _, stats = population.advance(program.env, members, duals, runner.episode_state, actions)
+        episode_state, stats = population.advance(program.env, members, runner.episode_state, actions)
         runner = update.RunnerState(episode_state, runner.reset_pool, hidden_state)
         return runner, (stats, actions.astype(action_space.stored_dtype(program.env.actions)))
 

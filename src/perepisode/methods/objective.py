@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
@@ -77,6 +78,39 @@ class Finished:
         return jax.tree.map(lambda new, old: jnp.where(self.ended.any(), new, old), new, old)
 
 
+@dataclass(frozen=True)
+class Streams:
+    """The rewards that a method learns from, each with a value head of its own.
+
+    `policy_loss(coefficients, ratio, kl, advantages, clip_eps)` is the loss of one minibatch for several streams:
+    `advantages` [..., stream] are normalised over the rollout, that of the first stream to mean 0 and standard
+    deviation 1, the others to mean 0 only; `ratio` is π(a|s) / π_old(a|s) and `kl` is KL(π || π_old) in each state.
+    """
+
+    names: tuple[str, ...] = ("reward",)
+    policy_loss: Any = None
+
+    @property
+    def several(self) -> bool:
+        return len(self.names) > 1
+
+    def __str__(self) -> str:
+        """The same in every process."""
+        return f"{', '.join(self.names)} by {getattr(self.policy_loss, '__qualname__', None)}"
+
+
+ONE_STREAM = Streams()
+
+
+@pytree
+class Mixture:
+    """How one update of a run learns from several streams."""
+
+    gamma: jax.Array  # float32[stream], discount factors
+    gae_lambda: jax.Array  # float32[stream]
+    coefficients: jax.Array  # what the streams' policy loss needs of the dual variables
+
+
 class PenaltyTrace(NamedTuple):
     """How an objective weighed violations at each position of an episode, for a replay.
 
@@ -102,6 +136,7 @@ class Objective:
     explanation: ClassVar[str] = ""  # one line in a report; spells out abbreviations and the symbol
     variant_of: ClassVar[str] = ""  # the method of which this is a variant, not a competitor
     accrued_obs: str | None = None  # the observation of accrued sums, a key of `ACCRUED_OBS`; None for none
+    streams: ClassVar[Streams] = ONE_STREAM  # the rewards to learn from
 
     # ---- reward, observation and dual variables
 
@@ -111,6 +146,14 @@ class Objective:
     def reward(self, dual: Any, before: Accrued, after: Accrued) -> jax.Array:
         """Scalar reward of the step that takes the accrued sums from `before` to `after`."""
         return task_reward(before, after)
+
+    def rewards(self, dual: Any, before: Accrued, after: Accrued) -> jax.Array:
+        """What the agent learns from: the reward, or rewards [..., stream] if there are several streams."""
+        return self.reward(dual, before, after)
+
+    def mixture(self, dual: Any, gamma: jax.Array, gae_lambda: float) -> Mixture:
+        """How to learn from several streams; `gamma` is the run's discount factor, `gae_lambda` the agent's λ."""
+        raise NotImplementedError
 
     def episode_utility(self, dual: Any, totals: Accrued) -> jax.Array:
         """Utility of a whole episode: the sum of its rewards, since they telescope."""

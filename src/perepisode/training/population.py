@@ -195,21 +195,24 @@ def action_keys(population: Population, episode_state: EpisodeState) -> jax.Arra
 
 
 def advance(
-    env: Environment, population: Population, duals: Any, episode_state: EpisodeState, actions: jax.Array
-) -> tuple[EpisodeState, jax.Array, EpisodeStats]:
-    """The second half of a step: step every environment → next state, rewards [run, env], statistics."""
+    env: Environment, population: Population, episode_state: EpisodeState, actions: jax.Array
+) -> tuple[EpisodeState, EpisodeStats]:
+    """The second half of a step: step every environment → next state, statistics."""
     keys = jax.vmap(jax.vmap(step_key))(episode_keys(population, episode_state), episode_state.length)
     env_states, outcome = jax.vmap(jax.vmap(env.step))(keys, episode_state.env_state, actions)
     cost = jax.vmap(lambda cost_spec, o: jax.vmap(cost_spec)(o))(population.cost_spec, outcome)
-    before = episode_state.accrued
     episode_state = _accrue(episode_state, outcome, cost)
-    reward = population.map_with_dual(lambda o, dual, b, a: o.reward(dual, b, a), duals, before, episode_state.accrued)
     enforced = population.enforces & population.map_runs(lambda o, a: o.ends_episode(a), episode_state.accrued)
     cause = jnp.where(outcome.ended, outcome.end_cause, jnp.where(enforced, EndCause.ENFORCED, EndCause.RUNNING))
     totals = replace(episode_state, env_state=None, is_first=None)
     record = EpisodeStats(cause != EndCause.RUNNING, cause.astype(jnp.int32), totals)
     cleared = jax.tree.map(lambda x: _zero_where(record.ended, x), totals)
-    return replace(cleared, env_state=env_states, is_first=record.ended), reward, record
+    return replace(cleared, env_state=env_states, is_first=record.ended), record
+
+
+def rewards(population: Population, duals: Any, before: Accrued, after: Accrued) -> jax.Array:
+    """What the agents learn from in the step between these sums: [run, env], or [run, env, stream]."""
+    return population.map_with_dual(lambda o, dual, b, a: o.rewards(dual, b, a), duals, before, after)
 
 
 def _accrue(episode_state: EpisodeState, outcome: Outcome, cost: jax.Array) -> EpisodeState:

@@ -8,7 +8,7 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from perepisode import environments, safe_io
 from perepisode.algorithms import AGENTS, LearningAgent
 from perepisode.config import ConfigError, canonical
 from perepisode.environments import check_env
+from perepisode.methods import METHODS
 from perepisode.metrics import METRIC_SPECS
 from perepisode.runs import Run, RunFolder, file_lock, save_policy, write_atomically
 from perepisode.training import population, update
@@ -88,6 +89,11 @@ def check(runs: Sequence[Run]) -> Sequence[Run]:
                     f"runs of one population must share {name}; {getattr(run, name)} differs from "
                     f"{getattr(first, name)}: train them with separate commands"
                 )
+        if METHODS[run.method].streams != METHODS[first.method].streams:
+            raise ConfigError(
+                f"{first.method} and {run.method} learn from different reward streams or by different losses; train "
+                "them with separate commands"
+            )
     if len({run.id for run in runs}) < len(runs):
         raise ConfigError("the same run is given twice")
     check_env.check(environments.make(first.env, **first.env_settings))
@@ -195,9 +201,14 @@ def prepare(runs: Sequence[Run], files: Mapping[str, bytes] | None = None, devic
     return program, population.gather(runs, files)
 
 
-def agent_of(run: Run) -> LearningAgent:
-    """The run's agent in its environment."""
+def acting_agent(run: Run) -> LearningAgent:
+    """The run's agent in its environment.  It acts in the same way whatever rewards it has learned from."""
     return AGENTS[run.agent](environments.make(run.env, **run.env_settings), run.config)
+
+
+def agent_of(run: Run) -> LearningAgent:
+    """The run's agent with the reward streams of its method."""
+    return replace(acting_agent(run), streams=METHODS[run.method].streams)
 
 
 # On a GPU, run independent kernels concurrently and start loops on the device: with few runs most kernels are too small

@@ -16,7 +16,7 @@ from perepisode.algorithms import LearningAgent, network
 from perepisode.algorithms.base import Batch, PolicyOutput
 from perepisode.environments.base import EndCause, Environment
 from perepisode.environments.reset_pool import ResetPool
-from perepisode.methods import Accrued
+from perepisode.methods import Accrued, Mixture
 from perepisode.pytree import pytree
 from perepisode.training import population
 from perepisode.training.population import EpisodeState, EpisodeStats, Population
@@ -103,14 +103,17 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
     progress = state.update / program.updates
     keys = jax.vmap(lambda key: jax.random.fold_in(key, state.update))(members.update_keys)
 
+    ended = population.finished(record)
+    # before learning: the losses of several streams use the new dual variables
+    duals = members.map_duals(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
+    mixture = mixtures(program, members, duals) if program.agent.streams.several else None
     of_run = (state.params, state.opt_state, before.runner.hidden_state, batch, last_value, members.gamma, keys)
 
     def learn(progress, own):
-        return program.agent.learn(*own, progress=progress)
+        *of_any, mixture = own
+        return program.agent.learn(*of_any, progress=progress, **({} if mixture is None else {"mixture": mixture}))
 
-    params, opt_state, learned = _each_run(program, learn, progress, of_run)
-    ended = population.finished(record)
-    duals = members.map_duals(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
+    params, opt_state, learned = _each_run(program, learn, progress, (*of_run, mixture))
     alive = state.alive & learned["finite"]
     state = replace(
         state,
@@ -121,6 +124,12 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
         alive=alive,
     )
     return state, {**learned, "alive": alive, **summary(program, members, state.duals, record)}
+
+
+def mixtures(program: Program, members: Population, duals: Any) -> Mixture:
+    """How every run learns from its reward streams, [run, ...]."""
+    gae_lambda = getattr(program.config, "gae_lambda", 1.0)
+    return members.map_with_dual(lambda o, dual, gamma: o.mixture(dual, gamma, gae_lambda), duals, members.gamma)
 
 
 def _each_run(program: Program, function, shared, of_run):
@@ -177,10 +186,12 @@ def rollout_step(program: Program, members: Population, policy, duals, runner: R
     runner = reset_ended(program, members, runner)
     observation, features = observe(program, members, runner.episode_state)
     choice = act(program, members, policy, runner, observation, features)
-    episode_state, reward, record = population.advance(program.env, members, duals, runner.episode_state, choice.action)
+    episode_state, record = population.advance(program.env, members, runner.episode_state, choice.action)
+    reward = population.rewards(members, duals, runner.episode_state.accrued, record.totals.accrued)
     after = RunnerState(episode_state, runner.reset_pool, choice.hidden_state)
     if getattr(program.config, "bootstrap_on_truncation", False):
-        reward = reward + bootstrap_truncations(program, members, policy, after, record)
+        gamma = mixtures(program, members, duals).gamma if program.agent.streams.several else members.gamma
+        reward = reward + bootstrap_truncations(program, members, policy, after, record, gamma)
     batch = Batch(
         observation=observation,
         features=features,
@@ -195,9 +206,9 @@ def rollout_step(program: Program, members: Population, policy, duals, runner: R
 
 
 def bootstrap_truncations(
-    program: Program, members: Population, policy, after: RunnerState, record: EpisodeStats
+    program: Program, members: Population, policy, after: RunnerState, record: EpisodeStats, gamma: jax.Array
 ) -> jax.Array:
-    """γ V(s_T) where this step's timeout truncated an episode, else 0, [run, env].
+    """γ V(s_T) where this step's timeout truncated an episode, else 0; of every stream, if there are several.
 
     s_T is what the agent would observe next: the environment is not reset yet, the hidden state continues, and the
     accrued sums come from `record`, because those of `episode_state` are already cleared for the next episode.  The
@@ -207,7 +218,8 @@ def bootstrap_truncations(
         after.episode_state, is_first=jnp.zeros_like(after.episode_state.is_first), accrued=record.totals.accrued
     )
     value = choose(program, members, policy, replace(after, episode_state=uncut)).value
-    return jnp.where(record.end_cause == EndCause.TIMEOUT, members.gamma[:, None] * value, 0.0)
+    truncated = record.end_cause == EndCause.TIMEOUT
+    return jnp.where(truncated.reshape(truncated.shape + (1,) * (value.ndim - 2)), gamma[:, None] * value, 0.0)
 
 
 def choose(program: Program, members: Population, policy, runner: RunnerState) -> PolicyOutput:
