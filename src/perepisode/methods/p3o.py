@@ -19,7 +19,7 @@ def penalised_surrogate(coefficients, ratio, kl, advantages, clip_eps) -> jax.Ar
 class P3O(CostCritic):
     """An exact penalty: without a multiplier, violations weigh κ while the mean is above d, and nothing below it."""
 
-    kappa: jax.Array | float = setting(20.0, "κ, weight of the penalty", low=0)
+    kappa: jax.Array | float = setting(5.0, "κ, weight of the penalty", low=0)
 
     name, label = "p3o", "P3O"
     streams = Streams(CostCritic.streams.names, penalised_surrogate)
