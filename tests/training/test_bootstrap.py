@@ -50,10 +50,10 @@ def replayed(program, members, state, actions):
     rows = []
     for action in np.swapaxes(actions, 0, 1):
         episode_state, reset_pool = population.reset_ended(program.env, members, episode_state, reset_pool)
-        episode_state, reward, record = population.advance(
-            program.env, members, state.duals, episode_state, jnp.asarray(action)
-        )
+        before = episode_state.accrued
+        episode_state, record = population.advance(program.env, members, episode_state, jnp.asarray(action))
         accrued = record.totals.accrued
+        reward = population.rewards(members, state.duals, before, accrued)
         observation = jax.vmap(jax.vmap(program.env.observe))(episode_state.env_state)
         features = np.stack([accrued.task_return / 50.0, accrued.violations / 5.0], axis=-1)  # ν of the paper
         rows.append((reward, record.end_cause, np.concatenate([observation, features], axis=-1)))

@@ -46,7 +46,9 @@ RUNS = [small_run("erm", enforcement="heuristic"), small_run("erm", seed=7, enfo
 def full_step(env, members, duals, episode_state, pool, actions):
     """Both halves of a step → state before it, next state, rewards, statistics, pool."""
     episode_state, pool = population.reset_ended(env, members, episode_state, pool)
-    return episode_state, *population.advance(env, members, duals, episode_state, actions), pool
+    after, record = population.advance(env, members, episode_state, actions)
+    rewards = population.rewards(members, duals, episode_state.accrued, record.totals.accrued)
+    return episode_state, after, rewards, record, pool
 
 
 def reset_key_of(keys, run, episode_id):
