@@ -171,3 +171,30 @@ def test_a_missing_module_in_the_variable_is_one_line(followed, monkeypatch):
     code, _, err = guide.call("version")
     assert code == 2
     assert err == "perepisode: PEREPISODE_PLUGINS=nowhere: nowhere cannot be imported (No module named 'nowhere')\n"
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory):
+    """The commands of the section on reward streams, done; what they printed and their folder."""
+    heading = "A method with several reward streams"
+    with guide.folder(tmp_path_factory.mktemp("streams"), heading) as home:
+        yield guide.follow(heading), home / "out" / "two"
+
+
+def test_a_method_from_outside_learns_from_streams_of_its_own(streams):
+    """The price of further violations decides how many follow, but hardly whether there is a first."""
+    printed, out = streams
+    episodes = pd.read_parquet(out / "episodes.parquet")
+    counts = {value: own["violations"] for value, own in episodes.groupby("value")}
+    any_, over = ({value: (own > limit).mean() for value, own in counts.items()} for limit in (0, 1))
+    assert over[8.0] < 0.1 < 0.5 < over[0.5]
+    assert any_[8.0] > 0.8
+    assert printed["watch"].count("reproduced exactly") == 2
+
+
+def test_the_streams_of_a_step_are_first_and_further_violations(streams):
+    method = METHODS["two_prices"].build(further=3.0)
+    totals = [Accrued(jnp.float32(r), jnp.float32(v)) for r, v in ((0, 0), (1.5, 2), (2, 2), (2, 5))]
+    rewards = [method.rewards(None, *pair).tolist() for pair in pairwise(totals)]
+    assert rewards == [[1.5, 1, 1], [0.5, 0, 0], [0, 0, 3]]
+    np.testing.assert_allclose(method.mixture(None, 0.9, 0.8).coefficients, [0.25, -0.125, -0.75])
