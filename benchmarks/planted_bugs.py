@@ -41,7 +41,8 @@ COMPARE, DETECTORS = "evaluation/compare.py", "environments/craftax/detectors.py
 T_TRAINING = "tests/training/test_"
 T_PPO, T_OBJ, T_POP = f"{T_TRAINING}ppo.py", f"{T_TRAINING}objectives.py", f"{T_TRAINING}population.py"
 T_TRAIN, T_RULES, T_DISTILL = f"{T_TRAINING}train.py", f"{T_TRAINING}rules.py", f"{T_TRAINING}distill.py"
-T_UTIL = f"{T_TRAINING}utilities.py"
+T_UTIL, T_STREAMS = f"{T_TRAINING}utilities.py", f"{T_TRAINING}streams.py"
+COST_CRITIC = "methods/cost_critic.py"
 T_COMPARE, T_METRICS = "tests/evaluation/test_compare.py", "tests/test_metrics.py"
 T_REPLAY, T_SHOWN = "tests/replay/test_replay.py", "tests/replay/test_violations.py"
 KILLS, T_KILLS = "environments/craftax/violations.py", "tests/environments/test_craftax_violations.py"
@@ -85,23 +86,23 @@ BUGS = (
     ),
     Bug(
         "loss: the smaller of the two surrogates",
-        PPO,
+        COST_CRITIC,
         "-jnp.minimum(ratio",
         "-jnp.maximum(ratio",
         f"{T_PPO}::test_loss_against_the_loop",
     ),
     Bug(
         "loss: the ratio is clipped on both sides",
-        PPO,
-        "jnp.clip(ratio, 1.0 - config.clip_eps",
+        COST_CRITIC,
+        "jnp.clip(ratio, 1.0 - clip_eps",
         "jnp.clip(ratio, 0.0",
         f"{T_PPO}::test_loss_against_the_loop",
     ),
     Bug(
         "loss: the larger of the two value errors",
         PPO,
-        "0.5 * jnp.maximum((value",
-        "0.5 * jnp.minimum((value",
+        "squared = jnp.maximum((value",
+        "squared = jnp.minimum((value",
         f"{T_PPO}::test_loss_against_the_loop",
     ),
     Bug(
@@ -194,6 +195,127 @@ BUGS = (
         "falling = 0.0 if progress is None",
         "falling = 1.0 if progress is None",
         f"{T_TRAINING}agents.py::test_exploration_falls_and_evaluation_does_not_explore",
+    ),
+    # ---- reward streams
+    Bug(
+        "streams: rewards come first, then costs",
+        COST_CRITIC,
+        "jnp.stack([task_reward(before, after), cost(before, after)], axis=-1)",
+        "jnp.stack([cost(before, after), task_reward(before, after)], axis=-1)",
+        f"{T_STREAMS}::test_the_stream_of_costs_is_the_violations_and_the_other_the_task_reward",
+    ),
+    Bug(
+        "streams: the cost critic has a γ of its own",
+        COST_CRITIC,
+        "jnp.stack([gamma, self.cost_gamma])",
+        "jnp.stack([gamma, gamma])",
+        f"{T_STREAMS}::test_advantages_and_targets_of_ppo_lag_against_loops",
+    ),
+    Bug(
+        "streams: the cost critic has a λ of GAE of its own",
+        COST_CRITIC,
+        "jnp.stack([gae_lambda, self.cost_gae_lambda])",
+        "jnp.stack([gae_lambda, gae_lambda])",
+        f"{T_STREAMS}::test_advantages_and_targets_of_ppo_lag_against_loops",
+    ),
+    Bug(
+        "streams: a combined advantage is not normalised again",
+        COST_CRITIC,
+        "return clipped_surrogate(ratio, (coefficients * advantages).sum(-1), clip_eps)",
+        "advantage = (coefficients * advantages).sum(-1)\n"
+        "    return clipped_surrogate(ratio, (advantage - advantage.mean()) / advantage.std(), clip_eps)",
+        f"{T_STREAMS}::test_ppo_lag_by_hand",
+    ),
+    Bug(
+        "streams: the advantages are divided by 1 + λ",
+        COST_CRITIC,
+        "-multiplier]) / (1.0 + multiplier)",
+        "-multiplier])",
+        f"{T_STREAMS}::test_ppo_lag_by_hand",
+    ),
+    Bug(
+        "streams: λ moves before the update that uses it",
+        UPDATE,
+        "mixtures(program, members, duals) if program.agent.streams.several else None",
+        "mixtures(program, members, state.duals) if program.agent.streams.several else None",
+        f"{T_STREAMS}::test_the_multiplier_moves_before_the_update_that_uses_it",
+    ),
+    Bug(
+        "streams: costs keep their scale, rewards are standardised",
+        ON_POLICY,
+        "jnp.ones_like(mixture.gamma).at[0].set(advantage[..., 0].std() + 1e-8)",
+        "advantage.std((0, 1)) + 1e-8",
+        f"{T_STREAMS}::test_advantages_and_targets_of_ppo_lag_against_loops",
+    ),
+    Bug(
+        "streams: advantages are centred",
+        ON_POLICY,
+        "centred = advantage - advantage.mean((0, 1))",
+        "centred = advantage",
+        f"{T_STREAMS}::test_advantages_and_targets_of_ppo_lag_against_loops",
+    ),
+    Bug(
+        "streams: every value head learns",
+        PPO,
+        "squared.mean((0, 1)).sum() if several",
+        "squared[..., 0].mean() if several",
+        f"{T_STREAMS}::test_the_value_loss_is_the_sum_over_streams",
+    ),
+    Bug(
+        "streams: every stream has a head of its own",
+        "algorithms/network.py",
+        "heads = (params.actor, params.critic, *params.more_critics)",
+        "heads = (params.actor, params.critic, *[params.critic for _ in params.more_critics])",
+        f"{T_STREAMS}::test_each_stream_has_a_head_of_its_own",
+    ),
+    Bug(
+        "streams: a timeout is bootstrapped with each stream's γ",
+        UPDATE,
+        "mixtures(program, members, duals).gamma if program.agent.streams.several else members.gamma",
+        "jnp.stack([members.gamma] * 2, -1) if program.agent.streams.several else members.gamma",
+        f"{T_STREAMS}::test_bootstrapping_at_a_timeout_uses_each_streams_discount",
+    ),
+    Bug(
+        "streams: KL is that of the new policy from the old",
+        "algorithms/distributions.py",
+        "(jnp.exp(log_probs) * (log_probs - old_log_probs)).sum(-1)",
+        "(jnp.exp(old_log_probs) * (old_log_probs - log_probs)).sum(-1)",
+        f"{T_STREAMS}::test_kl_of_both_distributions_against_scipy",
+    ),
+    Bug(
+        "streams: FOCOPS learns inside the trust region",
+        "methods/focops.py",
+        "jax.lax.stop_gradient(kl) <= radius",
+        "jax.lax.stop_gradient(kl) <= 2 * radius",
+        f"{T_STREAMS}::test_focops_by_hand",
+    ),
+    Bug(
+        "streams: P3O does not reward a mean below the budget",
+        "methods/p3o.py",
+        "jnp.maximum(0.0, (ratio * advantages[..., 1]).mean() + excess)",
+        "(ratio * advantages[..., 1]).mean() + excess",
+        f"{T_STREAMS}::test_p3o_by_hand",
+    ),
+    Bug(
+        "streams: CRPO minimises costs above the budget",
+        "methods/crpo.py",
+        "jnp.array([0.0, -1.0])",
+        "jnp.array([0.0, 1.0])",
+        f"{T_STREAMS}::test_crpo_maximises_rewards_or_minimises_costs",
+    ),
+    Bug(
+        "streams: runs with other policy losses are other programs",
+        "runs.py",
+        "([str(streams)] if streams.several else [])",
+        "([str(streams.names)] if streams.several else [])",
+        f"{T_STREAMS}::test_methods_with_one_policy_loss_share_a_program",
+    ),
+    Bug(
+        "streams: an agent with one value is refused",
+        "runs.py",
+        "streams.several and not AGENTS[self.agent].several_streams",
+        "streams.several and not AGENTS[self.agent].name",
+        f"{T_STREAMS}::test_agents_with_one_value_are_refused_in_one_line",
     ),
     # ---- objectives
     Bug("esr: τ = k + 0.5", "methods/esr.py", "self.budget + 0.5 - v", "self.budget - v", f"{T_UTIL} {T_OBJ}"),
