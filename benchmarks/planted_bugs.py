@@ -1061,6 +1061,13 @@ BUGS = (
         "tests/report/test_pairs.py::test_a_pair_reads_the_same_from_both_sides",
     ),
     Bug(
+        "pairs: without a difference, the contrast is the pair with the least p",
+        "report/statistics/pairs.py",
+        "return 1, self._primary.p if stated(self.p) else math.inf, -self.ratio",
+        "return 1, -self.ratio",
+        "tests/report/test_headline.py::test_agents_that_are_alike_show_no_difference",
+    ),
+    Bug(
         "pairs: a share describes a pair only if it is significant",
         "report/statistics/pairs.py",
         " and not over.p >= verdicts.SIGNIFICANT",
