@@ -171,8 +171,8 @@ BUGS = (
     Bug(
         "loss: the ratio is the new probability over the old",
         PPO,
-        "log_prob(logits, batch.action) - batch.stored",
-        "batch.stored - log_prob(logits, batch.action)",
+        "log_prob(outputs, log_std, sample) - log_prob",
+        "log_prob(outputs, log_std, sample) * -1 + log_prob",
         f"{T_TRAINING}agents.py::test_the_learner_computes_what_the_rollout_did",
     ),
     Bug(
@@ -1183,6 +1183,13 @@ BUGS = (
         "tests/report/test_pairs.py::test_a_pair_reads_the_same_from_both_sides",
     ),
     Bug(
+        "pairs: without a difference, the contrast is the pair with the least p",
+        "report/statistics/pairs.py",
+        "return 1, self._primary.p if stated(self.p) else math.inf, -self.ratio",
+        "return 1, -self.ratio",
+        "tests/report/test_headline.py::test_agents_that_are_alike_show_no_difference",
+    ),
+    Bug(
         "pairs: a share describes a pair only if it is significant",
         "report/statistics/pairs.py",
         " and not over.p >= verdicts.SIGNIFICANT",
@@ -1478,6 +1485,13 @@ BUGS = (
         'results.seal(result.content) != result.content["digest"]',
         "False",
         f"{T_BENCHMARK}::test_one_changed_digit_is_refused",
+    ),
+    Bug(
+        "benchmark: a number has the digits of its value",
+        "benchmark/results.py",
+        "repr(value := float(text)) != text",
+        "not (value := float(text)) and not text",
+        f"{T_BENCHMARK}::test_a_changed_digit_that_leaves_the_number_as_it_was_is_refused",
     ),
     Bug(
         "benchmark: counts are replayed",

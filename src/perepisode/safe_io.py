@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +40,21 @@ def read_text(path: str | Path, remedy: str, max_bytes: int = MAX_BYTES) -> str:
     return _decode(read_bytes(path, remedy, max_bytes), path, remedy)
 
 
-def read_json(path: str | Path, remedy: str, expected: type = dict) -> Any:
+def read_json(path: str | Path, remedy: str, expected: type = dict, parse_float: Callable[[str], float] = float) -> Any:
     """The value in a JSON file; by default it must be an object."""
-    return parse_json(read_bytes(path, remedy), path, remedy, expected)
+    return parse_json(read_bytes(path, remedy), path, remedy, expected, parse_float)
 
 
-def parse_json(content: bytes, path: str | Path, remedy: str, expected: type = dict) -> Any:
+def parse_json(
+    content: bytes,
+    path: str | Path,
+    remedy: str,
+    expected: type = dict,
+    parse_float: Callable[[str], float] = float,
+) -> Any:
     """`read_json` for content that was already read from `path`."""
     try:
-        value = json.loads(_decode(content, path, remedy))
+        value = json.loads(_decode(content, path, remedy), parse_float=parse_float)
     except ConfigError:
         raise
     except (ValueError, RecursionError) as error:

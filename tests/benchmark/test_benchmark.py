@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import zlib
 from functools import partial
 
@@ -238,6 +239,18 @@ def test_one_changed_digit_is_refused(written, tmp_path, what):
     damaged = changed(written[0], tmp_path / "damaged.json", DIGIT[what], reseal=False)
     with pytest.raises(ConfigError, match=r"does not have its digest|protocol differs|its agent"):
         benchmark.verify(damaged, **QUIET)
+
+
+def test_a_changed_digit_that_leaves_the_number_as_it_was_is_refused(written, tmp_path):
+    """The 17th digit of a float may be changed without another value, and so without another digest."""
+    text = written[0].read_text()
+    ends = (number.end() - 1 for number in re.finditer(r"\d+\.\d+", text))
+    others = ((at, text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :]) for at in ends)
+    at, other = next((at, other) for at, other in others if json.loads(other) == json.loads(text))
+    assert [i for i in range(len(text)) if text[i] != other[i]] == [at]
+    (tmp_path / "digit.json").write_text(other)
+    with pytest.raises(ConfigError, match=r"is damaged \(the number \d+\.\d+ is not written as"):
+        benchmark.verify(tmp_path / "digit.json", **QUIET)
 
 
 @pytest.mark.parametrize("what", DIGIT)

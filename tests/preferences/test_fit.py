@@ -269,6 +269,9 @@ def test_too_few_labels_and_mixed_dilemmas_are_refused(tmp_path):
     assert fit.of_dilemma([*some, other], "other") == [other]
     with pytest.raises(ConfigError, match="no label is about lying; the file has temptation"):
         fit.of_dilemma(some, "lying")
+    for dilemma in (None, "lying"):
+        with pytest.raises(ConfigError, match="there is no label yet; answer some pairs with `perepisode label`"):
+            fit.of_dilemma([], dilemma)
 
 
 @pytest.mark.parametrize("monotone", [False, True])

@@ -133,7 +133,7 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
 def read(path: str | Path) -> BenchmarkResult:
     """A result; ConfigError if the file is none."""
     path = Path(path)
-    content = safe_io.read_json(path, REMEDY)
+    content = safe_io.read_json(path, REMEDY, parse_float=_exactly_written)
     result = BenchmarkResult(path, content)
     if content.get("format") != FORMAT:
         raise ConfigError(f"{path} has format {content.get('format')!r}, this version reads {FORMAT}; {REMEDY}")
@@ -147,6 +147,13 @@ def read(path: str | Path) -> BenchmarkResult:
     _check_agent(result)
     _check_columns(result)
     return result
+
+
+def _exactly_written(text: str) -> float:
+    """A float with the digits that `write` gives it: the digest covers its value, and other digits may be the same."""
+    if repr(value := float(text)) != text:
+        raise ValueError(f"the number {text[:40]} is not written as {value!r}")
+    return value
 
 
 def _check_agent(result: BenchmarkResult) -> None:

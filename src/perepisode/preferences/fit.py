@@ -155,11 +155,13 @@ def distill_labels(
 
 def of_dilemma(labels: Sequence[Label], dilemma: str | None) -> list[Label]:
     """The labels of one dilemma in one environment."""
+    if not labels:
+        raise ConfigError("there is no label yet; answer some pairs with `perepisode label`")
     kept = [label for label in labels if dilemma in (None, label.left.dilemma)]
     found = sorted({(label.left.environment, label.left.dilemma) for label in kept})
     if not found:
         named = sorted({label.left.dilemma for label in labels})
-        raise ConfigError(f"no label is about {dilemma or 'any dilemma'}; the file has {', '.join(named) or 'none'}")
+        raise ConfigError(f"no label is about {dilemma}; the file has {', '.join(named)}")
     if len(found) > 1:
         listed = ", ".join(f"{name} of {environment}" for environment, name in found)
         raise ConfigError(f"the labels are about {listed}; choose one with --dilemma, or give their files apart")
