@@ -105,6 +105,10 @@ def test_two_agents_are_compared(table):
     assert pair["return_difference"] == pytest.approx(a["EpRet"].mean() - b["EpRet"].mean())
     with pytest.raises(ValueError, match="A has the episodes of 4 agents"):
         perepisode.compare(table, b.assign(method="y"), quiet=True)
+    unnamed = perepisode.compare(a, b, names=("FOCOPS", "CPO"), quiet=True)  # without a column for the agent
+    assert unnamed.headline == both.headline
+    with pytest.raises(ValueError, match="has no column 'seed'"):
+        perepisode.compare(a.drop(columns="seed"), b, quiet=True)
 
 
 def test_two_agents_that_differ_in_both_means_are_still_compared():
