@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from perepisode import metrics
-from perepisode.evaluation import compare, verdicts
+from perepisode.evaluation import verdicts
 from perepisode.evaluation.compare import Interval
 from perepisode.evaluation.verdicts import DIFFERENT, EQUIVALENT
 from perepisode.report.cost_measure import CostMeasure

@@ -106,7 +106,7 @@ class Pair(NamedTuple):
 
     @property
     def supported(self) -> bool:
-        """Whether both agents have harm in as many episodes as the CVaR at `level` averages: else it is mean / level."""
+        """Whether both agents have harm in as many episodes as the CVaR at `level` averages; else it scales a mean."""
         return min(point.interval(metrics.p_any).mean for point in self[:2]) >= self.level.level
 
     def on(self, axis: Axis) -> Equivalence:
