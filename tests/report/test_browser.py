@@ -367,6 +367,23 @@ def test_the_first_screen_holds_headline_numbers_and_picture(browser, every):
     assert picture[1] < 1000
 
 
+def test_headline_numbers_and_picture_are_on_the_first_sheet_of_paper(browser, every):
+    """A4 less its margins is 688 by 1017 pixels; a figure moves to the next sheet as a whole."""
+    browser.open(every, 688, medium="print")
+    assert browser.run("return document.querySelector('header figure').getBoundingClientRect().bottom") < 1017
+
+
+def test_intervals_on_cards_are_not_broken(browser, every):
+    browser.open(every, 420)
+    lines = browser.run(
+        "return [...document.querySelectorAll('.card .big')].map(one => [one.firstChild, one.textContent.indexOf('(')])"
+        ".filter(([_, start]) => start >= 0).map(([text, start]) => { const range = document.createRange();"
+        "range.setStart(text, start); range.setEnd(text, text.textContent.indexOf(')'));"
+        "return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size })"
+    )
+    assert set(lines) <= {1}
+
+
 def test_a_link_to_a_folded_section_opens_it(browser, path):
     browser.open(path)
     shown = "return document.querySelector('#table-provenance').checkVisibility()"

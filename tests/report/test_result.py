@@ -69,6 +69,7 @@ def test_a_notebook_shows_the_first_screen(report):
     html = report._repr_html_()
     for text in (report.headline.removesuffix(report.finding.means).split(",")[0], report.finding.means, "Caveats"):
         assert text.replace("\u00a0", " ").strip() in html.replace("\u00a0", " ")
+    assert html.index("conditional value at risk") < html.index("most clearly")  # explained before it is used
     assert html.count("<svg") == 1
     assert "<script" not in html
     assert report.figure("tail")._repr_html_().startswith('<svg style="background: #fff')
