@@ -251,6 +251,17 @@ def test_letters_in_figures_are_large_enough(browser, every, width):
     assert min(sizes) > 10
 
 
+def test_letters_in_figures_are_large_enough_on_paper(browser, every):
+    """A4 less its margins is 688 pixels wide, of which 96 make an inch: 7.5 pixels are letters of 5.6 points."""
+    browser.open(every, 688, medium="print")
+    sizes = browser.run(
+        UNFOLD + WORDS + "return drawings().flatMap(svg => [...svg.querySelectorAll('g[id*=text_] > g[transform]')]"
+        ".map(one => { const m = one.getScreenCTM(); return 100 * Math.sqrt(Math.abs(m.a * m.d - m.b * m.c)) }))"
+    )
+    assert len(sizes) > 40
+    assert min(sizes) > 7.5
+
+
 def test_a_caption_names_every_agent_below_the_least_possible(every):
     """Means over runs may lie below the bound for single runs; the caption of the figure then says which do."""
     captions = re.findall(
@@ -319,6 +330,9 @@ def test_every_method_is_explained_before_the_findings(browser, every):
     known = {METHODS[name].label for name in table["method"] if name in METHODS}
     assert known <= set(explained)
     assert any(name.startswith("CVaR") for name in explained)
+    said = browser.run("return document.querySelector('.verdict ul').textContent")
+    assert ("±" in said) <= ("±" in explained)
+    assert ("(undecided)" in said) <= ("undecided" in explained)
     assert sentences > 0
 
 
@@ -343,14 +357,31 @@ def test_text_is_not_clipped_in_drawings(browser, either):
     assert outside == []
 
 
-def test_the_first_screen_holds_headline_numbers_and_picture(browser, either):
-    browser.open(either, 1400)
+def test_the_first_screen_holds_headline_numbers_and_picture(browser, every):
+    browser.open(every, 1400)
     headline, cards, picture = browser.run(
         "return ['h1', '.cards', 'header figure svg'].map(one => document.querySelector(one).getBoundingClientRect())"
         ".map(box => [box.top, box.bottom])"
     )
     assert headline[1] <= cards[0] < cards[1] <= picture[0]
     assert picture[1] < 1000
+
+
+def test_headline_numbers_and_picture_are_on_the_first_sheet_of_paper(browser, every):
+    """A4 less its margins is 688 by 1017 pixels; a figure moves to the next sheet as a whole."""
+    browser.open(every, 688, medium="print")
+    assert browser.run("return document.querySelector('header figure').getBoundingClientRect().bottom") < 1017
+
+
+def test_intervals_on_cards_are_not_broken(browser, every):
+    browser.open(every, 420)
+    lines = browser.run(
+        "return [...document.querySelectorAll('.card .big')].map(one => [one.firstChild, one.textContent.indexOf('(')])"
+        ".filter(([_, start]) => start >= 0).map(([text, start]) => { const range = document.createRange();"
+        "range.setStart(text, start); range.setEnd(text, text.textContent.indexOf(')'));"
+        "return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size })"
+    )
+    assert set(lines) <= {1}
 
 
 def test_a_link_to_a_folded_section_opens_it(browser, path):

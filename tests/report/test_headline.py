@@ -109,6 +109,46 @@ def test_a_cvar_beyond_its_support_is_replaced():
     assert any("Use P(>0)" in text for text in perepisode.report(costs, quiet=True).caveats)
 
 
+def test_a_deeper_cvar_beyond_the_support_of_one_agent_is_replaced_too():
+    """The test sees most at a level of 2 or 1 %; A violates in 0.5 to 1.5 % of episodes, B in 30 %."""
+    table = agents(A=rare(often=0.005), B=rare(often=0.3, worst=2))
+    report = perepisode.report(table, quiet=True)
+    assert report.headline.replace("\u00a0", " ").startswith(
+        "B has a heavier tail than A: it violates in 30.5 % of its episodes, against 1.0 % for A."
+    )
+    assert "P(≥1) 30.5 % against 1.0 %. Differences of means" in report.findings[0].replace("\u00a0", " ")
+    words = " ".join(text.get_text() for text in report.figure("tail").figure.axes[0].texts)
+    assert "×" not in words  # no ratio of two CVaRs, one of which is a multiple of its mean
+    assert "×" in " ".join(
+        text.get_text()
+        for text in perepisode.report(agents(A=rare(often=0.3), B=rare(often=0.3, worst=2)), quiet=True)
+        .figure("tail")
+        .figure.axes[0]
+        .texts
+    )
+
+
+def test_a_share_that_hides_the_difference_does_not_replace_the_cvar():
+    """Both violate in some 6 % of episodes, where CVaR 10 % is ten times the mean; B's worst episodes are far worse."""
+    own = [[1] * (24 + seed) + [0] * (376 - seed) for seed in range(5)]
+    worse = [[30 + seed] * 8 + [1] * (17 + seed) + [0] * (375 - seed) for seed in range(5)]
+    text = headline(agents(**{name: [(30.0, counts) for counts in of] for name, of in (("A", own), ("B", worse))}))
+    expected = np.mean([sum(sorted(counts)[-20:]) / 20 for counts in worse])  # 5 % of 400
+    assert text.startswith(
+        f"B has a heavier tail than A: it averages {expected:.1f} violations per episode in its worst 5 % of episodes, "
+        "against 1.00 for A."
+    )
+
+
+def test_no_difference_is_described_where_the_data_support_it():
+    """EUPG violates in 9 % of its episodes, at most twice, so that its CVaR 10 % is ten times its mean."""
+    report = perepisode.report(EXAMPLES / "eupg", quiet=True)
+    assert set(report.agents["p_any"] < 0.1) == {False, True}
+    text = report.headline.replace("\u00a0", " ")
+    assert text.startswith("No difference in tails was found: ESR (k=1, total_timesteps=480000) averages 1.0")
+    assert "violations per episode in its worst 5 % of episodes, against 1.0" in text
+
+
 def test_one_seed_is_described_without_a_test():
     table = agents(A=rare(1, often=0.3), B=rare(1, often=0.3, worst=4))
     text = headline(table)

@@ -69,6 +69,7 @@ def test_a_notebook_shows_the_first_screen(report):
     html = report._repr_html_()
     for text in (report.headline.removesuffix(report.finding.means).split(",")[0], report.finding.means, "Caveats"):
         assert text.replace("\u00a0", " ").strip() in html.replace("\u00a0", " ")
+    assert html.index("conditional value at risk") < html.index("most clearly")  # explained before it is used
     assert html.count("<svg") == 1
     assert "<script" not in html
     assert report.figure("tail")._repr_html_().startswith('<svg style="background: #fff')
@@ -105,6 +106,10 @@ def test_two_agents_are_compared(table):
     assert pair["return_difference"] == pytest.approx(a["EpRet"].mean() - b["EpRet"].mean())
     with pytest.raises(ValueError, match="A has the episodes of 4 agents"):
         perepisode.compare(table, b.assign(method="y"), quiet=True)
+    unnamed = perepisode.compare(a, b, names=("FOCOPS", "CPO"), quiet=True)  # without a column for the agent
+    assert unnamed.headline == both.headline
+    with pytest.raises(ValueError, match="has no column 'seed'"):
+        perepisode.compare(a.drop(columns="seed"), b, quiet=True)
 
 
 def test_two_agents_that_differ_in_both_means_are_still_compared():

@@ -99,8 +99,8 @@ def read(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
 
 
 def one_agent(tables: Tables, name: str) -> pd.DataFrame:
-    """The episodes of one agent under this name; ValueError if the tables have several."""
-    table = read_raw(tables)
+    """The episodes of one agent under this name, which its tables need not have; ValueError if they have several."""
+    table = read_raw(tables, agent=name)
     agents = table[["method", "arm"]].drop_duplicates()
     if len(agents) > 1:
         listed = ", ".join(" ".join(filter(None, agent)) for agent in agents.itertuples(index=False))
@@ -109,9 +109,10 @@ def one_agent(tables: Tables, name: str) -> pd.DataFrame:
     return table.drop(columns=["run"]).rename(columns=counted).assign(method=name, arm="", value=np.nan)
 
 
-def read_raw(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
+def read_raw(paths: Tables, without: Iterable[str] = (), agent: str | None = None) -> pd.DataFrame:
     """Read, complete and validate one or more tables (parquet or CSV, or folders of them), with arms as written.
 
+    `agent` is the method of tables that have no column for it; without it they are refused.
     `table.attrs["provenance"]` lists, for every file, its path, its digest, its renamed columns and the provenance
     given to `write`; `table.attrs["word"]` is what the tables call it: violations or cost; `table.attrs["copies"]` says
     which tables are copies of others.
@@ -128,6 +129,8 @@ def read_raw(paths: Tables, without: Iterable[str] = ()) -> pd.DataFrame:
         else:
             (table, metadata), digest = _read_file(file, tuple(without)), _digest(file)
         table, renamed = rename_foreign_columns(table)
+        if agent is not None and "method" not in table:
+            table = table.assign(method=agent)
         _refuse_missing_columns(table, str(file))
         try:
             tables.append(complete(_upgrade(table)))

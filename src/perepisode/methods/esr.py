@@ -43,8 +43,8 @@ class Esr(PerEpisode):
     swept, symbol, constraint = "budget", "k", ConstraintType.EPISODE
     tagline = ("constrained per episode:", "at most {value:g} in each")
     explanation = (
-        "expected scalarised returns: maximises the mean utility of whole episodes; an episode with more "
-        "than k violations has hardly any."
+        "expected scalarised returns: maximises the mean utility of whole episodes; one with more than k "
+        "violations has almost no utility."
     )
 
     def __post_init__(self):

@@ -110,6 +110,9 @@ def _pair_sentence(view: View, pair: Pair) -> str:
         deep = pair.level.level
         both = (measure.plus_minus(*point.cvar_at(deep)[:2]) for point in (high, low))
         tails.append(f"most clearly in the {measure.worst(deep)}, {' against '.join(both)}")
+    if pair.differ and not pair.supported:
+        both = (percent(point.interval(metrics.p_any).mean) for point in (high, low))
+        tails.append(f"{measure.p_any} {' against '.join(both)}")
     means = [
         f"return {difference(oriented.returns.difference, oriented.returns.half)}{_verdict(pair.returns)}",
         f"{measure.name} {measure.difference(oriented.means.difference, oriented.means.half)}{_verdict(pair.means)}",

@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from perepisode import metrics
-from perepisode.evaluation import compare, verdicts
+from perepisode.evaluation import verdicts
 from perepisode.evaluation.compare import Interval
 from perepisode.evaluation.verdicts import DIFFERENT, EQUIVALENT
 from perepisode.report.cost_measure import CostMeasure
@@ -132,21 +132,27 @@ def _lighter(pair: Pair) -> Point:
 
 
 def _described(view: View, hub: Point, about: list[Pair]) -> Described:
-    """P(> limit) where it shows the same as the primary test; else P(≥1) beyond the CVaR's support; else a CVaR."""
+    """The number that shows what the primary test found: P(> limit), else a CVaR within the support of the data.
+
+    Beyond the support, where an agent has harm in fewer episodes than the CVaR averages, the number is P(≥1) if that
+    shows the same, else the CVaR at a deeper level.
+    """
     measure, level = view.measure, pairs.allowed(view)
     points = list(dict.fromkeys(point for pair in about for point in pair[:2]))
     found = [pair.oriented for pair in about if pair.differ]
     exceeded = stated(level) and max(pairs.exceeding(point, level) for point in points) >= pairs.ENOUGH
     if exceeded and all(pair.worse_by_share for pair in found):
         return Described(measure, float("nan"), level)
+    clearest = pairs.by_clarity(found)[0].level.level if found else measure.alpha
     shares = [point.interval(metrics.p_any).mean for point in points]
-    if max(shares) < measure.alpha and _ordered_by(found, metrics.p_any):
+    if min(shares) >= clearest:
+        return Described(measure, clearest)
+    if all(pair.worse_by_any for pair in found) if found else max(shares) < clearest:
         return Described(measure, float("nan"), 0.0)
-    return Described(measure, pairs.by_clarity(found)[0].level.level if found else measure.alpha)
-
-
-def _ordered_by(found: list[Pair], metric: compare.Metric) -> bool:
-    return all(pair.other.interval(metric).mean > pair.one.interval(metric).mean for pair in found)
+    deeper = verdicts.cvar_support([point.counts for point in points], clearest).level
+    if stated(deeper) and all(pair.other.cvar_at(deeper).mean > pair.one.cvar_at(deeper).mean for pair in found):
+        return Described(measure, deeper)
+    return Described(measure, clearest)
 
 
 def _tails_clause(
@@ -255,7 +261,7 @@ def _describe_alone(view: View, chosen: Point) -> Described:
     level = pairs.allowed(view)
     if stated(level) and pairs.exceeding(chosen, level) >= pairs.ENOUGH:
         return Described(view.measure, float("nan"), level)
-    if max(point.interval(metrics.p_any).mean for point in view.main) < view.measure.alpha:
+    if min(point.interval(metrics.p_any).mean for point in view.main) < view.measure.alpha:
         return Described(view.measure, float("nan"), 0.0)
     return Described(view.measure, view.measure.alpha)
 

@@ -167,10 +167,14 @@ def write(
 
 
 def first_picture(content: list[Section], finding: findings.Finding) -> Drawn | None:
-    """The figure that shows the headline: the page has it next to the findings instead of in its section."""
+    """The figure that shows the headline: the page has it next to the findings instead of in its section.
+
+    Figures that are taller than wide, with a panel for each of many agents, do not fit the first screen.
+    """
     figures = [block for section in content for block in section.blocks if isinstance(block, Drawn)]
-    wanted = (figure for name in finding.pictures for figure in figures if figure.name.startswith(f"{name}_"))
-    return next(wanted, figures[0] if figures else None)
+    wanted = [figure for name in finding.pictures for figure in figures if figure.name.startswith(f"{name}_")]
+    fitting = (one for one in wanted if np.less_equal(*one.figure.get_size_inches()[::-1]))
+    return next(fitting, next(iter([*wanted, *figures]), None))
 
 
 def _marks(views: list[View]) -> list[str]:

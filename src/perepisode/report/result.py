@@ -14,7 +14,7 @@ from perepisode.report import exports, findings, page, tables
 from perepisode.report.drawing import canvas
 from perepisode.report.drawing.canvas import Drawn
 from perepisode.report.links import render
-from perepisode.report.sections import Section, sections
+from perepisode.report.sections import Section, glossary, sections
 from perepisode.report.style import look, named, on_page
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ class Report:
                 kicker=page.kicker(self._inputs),
                 finding=self.finding,
                 picture=picture,
+                glossary=glossary(self._inputs),
                 colour=lambda method: look(method).colour,
                 unbroken=page.unbroken,
             )

@@ -17,8 +17,8 @@ from perepisode.report.drawing import figures, training_figures
 from perepisode.report.drawing.canvas import drawn
 from perepisode.report.formatting import listed, slug
 from perepisode.report.statistics import curves as training
-from perepisode.report.statistics import matched
-from perepisode.report.statistics.points import View
+from perepisode.report.statistics import matched, pairs
+from perepisode.report.statistics.points import View, stated
 from perepisode.report.style import dilemma_name, label, reference_of
 
 MAX_CURVES = 8  # lines that stay readable in one panel
@@ -56,6 +56,10 @@ def glossary(inputs: Inputs) -> list[tuple[str, str]]:
         found.append(("scaled obs", "observes the accrued return and violations on a larger scale than the paper's."))
     measure = inputs.views[0].measure
     found.append((measure.cvar_heading, f"conditional value at risk: the mean over the {measure.worst_episodes}."))
+    if tested := [pair for view in inputs.views for pair in pairs.compared(view).pairs if stated(pair.p)]:
+        found.append(("±", "95 % interval over training seeds."))
+        if any(verdicts.UNDECIDED in (pair.returns.verdict, pair.means.verdict) for pair in tested):
+            found.append(("undecided", "these seeds show neither that two means differ nor that they are equivalent."))
     return [entry for entry in found if entry[1]]
 
 

@@ -79,9 +79,9 @@ def _ends(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def _draw_clearest(axes: Axes, view: View) -> list[tuple[float, float, str]]:
-    """An arrow between the agents of the clearest pair, and its label."""
+    """An arrow between the agents of the clearest pair, and its label; none if a CVaR is beyond the data's support."""
     pair = next(iter(pairs.by_clarity(pairs.compared(view).pairs)), None)
-    if pair is None or not pair.differ or pair.ratio == float("inf"):
+    if pair is None or not pair.differ or not pair.supported:
         return []
     low, high = ((mean_of(point), point.tail.mean) for point in (pair.lighter, pair.heavier))
     axes.annotate("", high, low, arrowprops={"arrowstyle": "<->", "color": INK, "lw": 1.1, "shrinkA": 5, "shrinkB": 5},

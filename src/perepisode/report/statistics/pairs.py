@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from perepisode import metrics
 from perepisode.evaluation import verdicts
 from perepisode.evaluation.verdicts import DIFFERENT, EQUIVALENT, Equivalence, ShareTest, TailTest
 from perepisode.report.statistics import matched
@@ -96,6 +97,17 @@ class Pair(NamedTuple):
         """Whether the heavier tail also has the larger share of episodes over the limit, significantly if tested."""
         over = self.oriented.over
         return over is not None and over.difference > 0 and not over.p >= verdicts.SIGNIFICANT
+
+    @property
+    def worse_by_any(self) -> bool:
+        """Whether the heavier tail also belongs to the agent with harm in more of its episodes, tested if it can be."""
+        any_harm = verdicts.share_test(self.lighter.counts, self.heavier.counts, 0.0)
+        return any_harm.difference > 0 and not any_harm.p >= verdicts.SIGNIFICANT
+
+    @property
+    def supported(self) -> bool:
+        """Whether both agents have harm in as many episodes as the CVaR at `level` averages; else it scales a mean."""
+        return min(point.interval(metrics.p_any).mean for point in self[:2]) >= self.level.level
 
     def on(self, axis: Axis) -> Equivalence:
         return self.returns if axis is RETURN else self.means
