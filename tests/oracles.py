@@ -1,6 +1,7 @@
 """Slow, plain NumPy in float64, the reference for the fast code."""
 
 import numpy as np
+from scipy import stats
 
 
 def gae_by_loop(rewards, values, done, last_value, gamma, lam):
@@ -59,17 +60,26 @@ def mlp(layers, x):
     return x @ np.asarray(kernel, float) + np.asarray(bias, float)
 
 
-def ppo_loss(logits, values, batch, advantage, target, clip_eps, vf_coef, ent_coef):
-    """The loss of one minibatch, entry by entry."""
+def ppo_loss(outputs, values, batch, advantage, target, clip_eps, vf_coef, ent_coef, log_std=None):
+    """The loss of one minibatch, entry by entry; the outputs are logits, or means if there is a `log_std`."""
     advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     policy, value, entropy = [], [], []
     for index in np.ndindex(*values.shape):
-        probabilities = np.exp(logits[index] - logits[index].max())
-        probabilities /= probabilities.sum()
-        ratio = probabilities[batch["action"][index]] / np.exp(batch["log_prob"][index])
+        probability, spread = of_policy(outputs[index], batch["action"][index], log_std)
+        ratio = probability / np.exp(batch["log_prob"][index])
         clipped = min(max(ratio, 1 - clip_eps), 1 + clip_eps)
         policy.append(-min(ratio * advantage[index], clipped * advantage[index]))
         near = batch["value"][index] + min(max(values[index] - batch["value"][index], -clip_eps), clip_eps)
         value.append(0.5 * max((values[index] - target[index]) ** 2, (near - target[index]) ** 2))
-        entropy.append(-(probabilities * np.log(probabilities)).sum())
+        entropy.append(spread)
     return np.mean(policy) + vf_coef * np.mean(value) - ent_coef * np.mean(entropy)
+
+
+def of_policy(output, action, log_std):
+    """Probability, or density, of an action, and the policy's entropy."""
+    if log_std is not None:
+        normal = stats.multivariate_normal(output, np.diag(np.exp(2.0 * np.asarray(log_std, float))))
+        return normal.pdf(action), normal.entropy()
+    probabilities = np.exp(output - output.max())
+    probabilities /= probabilities.sum()
+    return probabilities[action], -(probabilities * np.log(probabilities)).sum()

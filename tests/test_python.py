@@ -21,7 +21,7 @@ from perepisode.environments import ENVIRONMENTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "python.md"
 EXPORTED = {
-    "make", "register_env", "register_method", "Environment", "Objective", "Outcome", "EndCause", "train", "evaluate",
+    "make", "register_env", "register_method", "Environment", "Objective", "Outcome", "EndCause", "Box", "train", "evaluate",
     "report", "compare", "watch", "agents", "metrics",
 }  # fmt: skip
 SMALL = ("num_envs=16", "num_steps=20", "num_minibatches=2", "hidden_size=8", "precision=fp32", "weight=0.02,0.1")
@@ -80,7 +80,7 @@ def test_the_package_exports_these_names():
     assert set(perepisode.__all__) == EXPORTED
     assert perepisode.Environment is ENVIRONMENTS["temptation"].__mro__[1]
     assert perepisode.report is sys.modules["perepisode.report"]  # in any order of imports
-    with pytest.raises(AttributeError, match="has no attribute 'trian'; it has EndCause, "):
+    with pytest.raises(AttributeError, match="has no attribute 'trian'; it has Box, "):
         _ = perepisode.trian
 
 

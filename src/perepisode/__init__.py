@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perepisode import agents, metrics
     from perepisode.api import evaluate, make, train, watch
+    from perepisode.environments.action_space import Box
     from perepisode.environments.base import EndCause, Environment, Outcome, register_env
     from perepisode.methods.objective import Objective, register_method
     from perepisode.report import compare, report
 
 __version__ = "0.2.0"
 __all__ = [
-    "EndCause", "Environment", "Objective", "Outcome", "agents", "compare", "evaluate", "make", "metrics",
+    "Box", "EndCause", "Environment", "Objective", "Outcome", "agents", "compare", "evaluate", "make", "metrics",
     "register_env", "register_method", "report", "train", "watch",
 ]  # fmt: skip
 
@@ -27,6 +28,7 @@ _LOCATIONS = {
     "register_method": "methods.objective:register_method",
     "Outcome": "environments.base:Outcome",
     "EndCause": "environments.base:EndCause",
+    "Box": "environments.action_space:Box",
     "train": "api:train",
     "evaluate": "api:evaluate",
     "watch": "api:watch",

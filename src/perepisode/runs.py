@@ -153,8 +153,7 @@ class Run:
         if isinstance(ENVIRONMENTS[self.env].actions, Box) and not AGENTS[self.agent].box_actions:
             able = ", ".join(name for name, agent in AGENTS.items() if agent.box_actions)
             raise ConfigError(
-                f"{self.agent} chooses among discrete actions, and those of {self.env} are vectors of real numbers; "
-                f"choose from {able}"
+                f"agent {self.agent} needs discrete actions, and those of {self.env} are continuous; choose from {able}"
             )
         if METHODS[self.method].streams.several and not AGENTS[self.agent].several_streams:
             able = ", ".join(name for name, agent in AGENTS.items() if agent.several_streams)

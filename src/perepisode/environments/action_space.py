@@ -20,22 +20,23 @@ MAX_SIZE = 2**10  # numbers of one action
 
 @dataclass(frozen=True)
 class Box:
-    """Vectors whose numbers lie between `low` and `high`; a bound may be infinite."""
+    """Vectors whose numbers lie between `low` and `high`, which may be infinite: `Box((-2.0,), (2.0,))`."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
 
     def __post_init__(self):
-        for name in ("low", "high"):  # as float32, in which actions are stored and compared with them
-            bound = np.atleast_1d(np.asarray(getattr(self, name), np.float32))
-            object.__setattr__(self, name, tuple(bound.tolist()))
-        pairs = list(zip(self.low, self.high))
-        if len(self.low) != len(self.high) or not 1 <= len(pairs) <= MAX_SIZE:
+        # as float32, in which actions are stored and compared with them
+        bounds = [np.atleast_1d(np.asarray(bound, np.float32)) for bound in (self.low, self.high)]
+        low, high = bounds
+        if low.ndim > 1 or low.shape != high.shape or not 1 <= low.size <= MAX_SIZE:
             raise ConfigError(
-                f"a Box has {len(self.low)} low and {len(self.high)} high bounds; give one pair for each of "
-                f"1 to {MAX_SIZE} numbers"
+                f"a Box has low bounds of shape {low.shape} and high bounds of shape {high.shape}; give one pair for "
+                f"each of 1 to {MAX_SIZE} numbers"
             )
-        for low, high in pairs:
+        for name, bound in zip(("low", "high"), bounds):
+            object.__setattr__(self, name, tuple(bound.tolist()))
+        for low, high in zip(self.low, self.high):
             if not low < high:
                 raise ConfigError(f"a Box has the bounds {low:g} and {high:g}; use low < high")
 
@@ -83,7 +84,7 @@ def refuse_unknown(actions: Actions, taken: np.ndarray, env: str, remedy: str = 
         if outside.any():
             place = tuple(np.argwhere(outside)[0].tolist())
             bounds = f"{low[place[-1]]:g} to {high[place[-1]]:g}"
-            raise ConfigError(f"action {taken[place]:g} is unknown; {env} has numbers from {bounds}{remedy}")
+            raise ConfigError(f"action {taken[place]} is out of bounds; {env} has numbers from {bounds}{remedy}")
     elif ((taken < 0) | (taken >= actions)).any():
         first = taken.min() if taken.min() < 0 else taken.max()
         raise ConfigError(f"action {first} is unknown; {env} has actions 0 to {actions - 1}")
@@ -110,7 +111,7 @@ def from_bytes(actions: Actions, content: bytes, what: str, env: str) -> np.ndar
 
 def name(actions: Actions) -> str:
     """The space in words."""
-    return f"actions of {actions.size} real numbers" if isinstance(actions, Box) else f"{actions} actions"
+    return f"continuous actions of size {actions.size}" if isinstance(actions, Box) else f"{actions} actions"
 
 
 def describe(action: Any) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from perepisode import environments, plugins
 from perepisode.config import ConfigError, check_choice
-from perepisode.environments import action_space, check_env, reset_pool
+from perepisode.environments import action_space, check_env, reset_pool, stepping
 from perepisode.environments.action_space import Box
 from perepisode.environments.base import EndCause, Environment, Key, Outcome, State
 from perepisode.lazy import jax, jnp
@@ -146,7 +146,7 @@ class AutoResetEnv:
     ) -> tuple[EnvState, TimeStep]:
         """One step without a reset."""
         key = reset_pool.step_key(state.episode_key, state.time)
-        env_state, outcome = self.env.step(key, state.env_state, self._checked_action(action))
+        env_state, outcome = stepping.step(self.env, key, state.env_state, self._checked_action(action))
         outcome = jax.tree.map(jnp.asarray, outcome)  # an environment may return 0 or EndCause.RUNNING
         cost = state.cost + self.cost(outcome)
         cause = outcome.end_cause.astype(jnp.int32)

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.config import ConfigError
-from perepisode.environments import action_space
+from perepisode.environments import action_space, stepping
 from perepisode.environments.base import EndCause, Environment, Outcome, State, Violation
-from perepisode.environments.lanes import LANES, in_lanes
 from perepisode.environments.reset_pool import step_key
 
 CHUNK = 256  # steps per jitted call, so that one program serves episodes of any length
@@ -31,7 +30,6 @@ class Replay:
     end_cause: str
     episode: jax.Array  # the episode's key
     milestones: list[State]  # the state at every CHUNK-th position, from which any other is recomputed
-    lanes: int  # equal environments of the program that replayed it
 
     @property
     def length(self) -> int:
@@ -101,7 +99,7 @@ class Replay:
         for index in np.unique(positions // CHUNK):
             milestone = self.milestones[index]
             chunk = _chunk(self.env, self.actions, index)
-            _, (states, _) = _advance(self.env, self.lanes, self.episode, milestone, *chunk)
+            _, (states, _) = _advance(self.env, self.episode, milestone, *chunk)
             offsets = positions[positions // CHUNK == index] - index * CHUNK
             yield jax.tree.map(lambda x, offsets=offsets: _on_host(x)[offsets], states)
 
@@ -132,24 +130,15 @@ def _check_counts(env: Environment, step: int, described: Sequence[Violation], c
 def replay(row: Mapping[str, Any], env: Environment) -> Replay:
     """Replay the row's episode: a reset with its key, then its actions, each with the key of its step.
 
-    It ends when the environment ends the episode, or after the last action (then its end cause is `running`).  An
-    episode that a program for one environment does not reproduce is replayed by a program for several (see `lanes`).
+    It ends when the environment ends the episode, or after the last action (then its end cause is `running`).
     """
-    alone = _replay(row, env, 1)
-    if not differences(row, alone):
-        return alone
-    as_one_of_several = _replay(row, env, LANES)
-    return alone if differences(row, as_one_of_several) else as_one_of_several
-
-
-def _replay(row: Mapping[str, Any], env: Environment, lanes: int) -> Replay:
     actions = _actions(row, env)
     episode = key_of(row, "episode_key")
-    state = _begin(env, lanes, key_of(row, "reset_key"))
+    state = _begin(env, key_of(row, "reset_key"))
     milestones, outcomes = [], []
     for index in range(len(actions) // CHUNK + 1):
         milestones.append(state)
-        state, (_, outcome) = _advance(env, lanes, episode, state, *_chunk(env, actions, index))
+        state, (_, outcome) = _advance(env, episode, state, *_chunk(env, actions, index))
         outcomes.append(jax.device_get(outcome))
     outcome = jax.tree.map(lambda *x: np.concatenate(x)[: len(actions)], *outcomes)
     ends = np.flatnonzero(outcome.end_cause)
@@ -164,7 +153,6 @@ def _replay(row: Mapping[str, Any], env: Environment, lanes: int) -> Replay:
         end_cause=EndCause(int(outcome.end_cause[length - 1])).name.lower(),
         episode=episode,
         milestones=milestones,
-        lanes=lanes,
     )
 
 
@@ -174,18 +162,18 @@ def differences(row: Mapping[str, Any], replayed: Replay) -> list[Difference]:
     return [Difference(name, row[name], value) for name, value in totals.items() if name in row and row[name] != value]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _begin(env: Environment, lanes: int, reset_key: jax.Array) -> State:
-    return in_lanes(env.reset, lanes)(reset_key)
+@partial(jax.jit, static_argnums=0)
+def _begin(env: Environment, reset_key: jax.Array) -> State:
+    return env.reset(reset_key)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _advance(env: Environment, lanes: int, episode: jax.Array, state: State, times: jax.Array, actions: jax.Array):
+@partial(jax.jit, static_argnums=0)
+def _advance(env: Environment, episode: jax.Array, state: State, times: jax.Array, actions: jax.Array):
     """Steps at these times → the state after them; the state before and the outcome of each."""
 
     def body(state, step):
         time, action = step
-        after, outcome = in_lanes(env.step, lanes)(step_key(episode, time), state, action)
+        after, outcome = stepping.step(env, step_key(episode, time), state, action)
         return after, (state, outcome)
 
     return jax.lax.scan(body, state, (times, actions))

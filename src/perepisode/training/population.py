@@ -5,12 +5,13 @@ Defines the order of the environment stack: reset → step → count → accrue 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from perepisode.environments import ENVIRONMENTS
+from perepisode.environments import ENVIRONMENTS, stepping
 from perepisode.environments.base import EndCause, Environment, Outcome
 from perepisode.environments.reset_pool import ResetPool, action_key, assign_resets, empty_pool, episode_key, step_key
 from perepisode.methods import Accrued, Finished, Objective
@@ -199,7 +200,7 @@ def advance(
 ) -> tuple[EpisodeState, EpisodeStats]:
     """The second half of a step: step every environment → next state, statistics."""
     keys = jax.vmap(jax.vmap(step_key))(episode_keys(population, episode_state), episode_state.length)
-    env_states, outcome = jax.vmap(jax.vmap(env.step))(keys, episode_state.env_state, actions)
+    env_states, outcome = jax.vmap(jax.vmap(partial(stepping.step, env)))(keys, episode_state.env_state, actions)
     cost = jax.vmap(lambda cost_spec, o: jax.vmap(cost_spec)(o))(population.cost_spec, outcome)
     episode_state = _accrue(episode_state, outcome, cost)
     enforced = population.enforces & population.map_runs(lambda o, a: o.ends_episode(a), episode_state.accrued)
