@@ -236,8 +236,8 @@ BUGS = (
     Bug(
         "streams: λ moves before the update that uses it",
         UPDATE,
-        "mixtures(program, members, duals) if program.agent.streams.several else None",
-        "mixtures(program, members, state.duals) if program.agent.streams.several else None",
+        '{"mixture": mixtures(program, members, duals)}',
+        '{"mixture": mixtures(program, members, state.duals)}',
         f"{T_STREAMS}::test_the_multiplier_moves_before_the_update_that_uses_it",
     ),
     Bug(

@@ -35,6 +35,8 @@ if sys.argv[4] == "mixed":
     runs = [tiny.run("esr", 10, seed, budget=1) for seed in range(3)] + [tiny.run("ser", 10, 5, weight=0.3)]
     runs += [tiny.run("lagrangian", 10, seed, budget=1) for seed in range(2)]
     runs += [tiny.run("saute", 10, seed, budget=1) for seed in range(2)]
+if sys.argv[4] == "cost critics":
+    runs = [tiny.run(name, 10, seed, budget=1) for name in ("ppo_lag", "crpo") for seed in range(4)]
 finish, trained = training._finish, []
 training._finish = lambda *of_runs: (trained.append(of_runs[-1]), finish(*of_runs))
 train(runs, TrainingOptions(out=out, chunk=5, devices=devices))
@@ -49,7 +51,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("agents", ["features", "no features", "mixed"])
+@pytest.mark.parametrize("agents", ["features", "no features", "mixed", "cost critics"])
 def test_eight_devices_give_the_results_of_one(tmp_path, agents):
     """Each device keeps its own run to the end.  Without features there is an empty array, which crashed a compiler."""
     for devices in (1, 8):

@@ -106,14 +106,14 @@ def update(program: Program, members: Population, state: TrainState) -> tuple[Tr
     ended = population.finished(record)
     # before learning: the losses of several streams use the new dual variables
     duals = members.map_duals(lambda o, dual, f: o.next_dual(dual, f), state.duals, ended)
-    mixture = mixtures(program, members, duals) if program.agent.streams.several else None
+    also = {"mixture": mixtures(program, members, duals)} if program.agent.streams.several else {}
     of_run = (state.params, state.opt_state, before.runner.hidden_state, batch, last_value, members.gamma, keys)
 
     def learn(progress, own):
-        *of_any, mixture = own
-        return program.agent.learn(*of_any, progress=progress, **({} if mixture is None else {"mixture": mixture}))
+        arguments, also = own
+        return program.agent.learn(*arguments, progress=progress, **also)
 
-    params, opt_state, learned = _each_run(program, learn, progress, (*of_run, mixture))
+    params, opt_state, learned = _each_run(program, learn, progress, (of_run, also))
     alive = state.alive & learned["finite"]
     state = replace(
         state,
