@@ -326,6 +326,11 @@ def test_another_agent_is_not_this_results_agent(written, runs):
         benchmark.verify(written[0], agent=runs[1], replay=False, **QUIET)
 
 
+def test_of_a_folder_of_runs_the_results_own_one_plays(written, runs):
+    (*_, found) = benchmark.verify(written[1], agent=runs[1].parent, **QUIET)
+    assert (found.what, found.verified) == ("agent", True)
+
+
 def test_another_policy_of_the_same_run_is_not_this_results_agent(written, runs, tmp_path):
     forged = changed(written[0], tmp_path / "p.json", lambda content: content["agent"].update(sha256="0" * 64))
     with pytest.raises(ConfigError, match="played by another policy than that of"):

@@ -274,6 +274,22 @@ def test_seeds_are_gymnasiums():
         envs.reset(seed=[1, 2])
 
 
+def test_an_explicit_reset_begins_another_episode_than_an_automatic_one():
+    """As docs/how-to/other-libraries.md says: the first episodes are equal, the second ones are not."""
+    env, envs = Env("temptation", **OPTIONS), VectorEnv("temptation", 1, autoreset_mode=SAME_STEP, **OPTIONS)
+    alone, together = [env.reset(seed=3)[0]], [envs.reset(seed=3)[0][0]]
+    ends = []
+    while len(ends) < 2:
+        observation, _, terminated, truncated, _ = env.step(0)
+        together.append(envs.step(np.zeros(1, int))[0][0])
+        if terminated or truncated:
+            ends.append(len(alone))
+            observation, _ = env.reset()
+        alone.append(observation)
+    np.testing.assert_array_equal(alone[: ends[0]], together[: ends[0]])
+    assert not np.array_equal(alone[ends[0] : ends[1]], together[ends[0] : ends[1]])
+
+
 def test_arrays_are_the_callers_own(played):
     for mode in MODES:
         first, steps, _ = played[mode]
