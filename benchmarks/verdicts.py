@@ -552,6 +552,7 @@ def page() -> str:
     alarms, powers, tried = read("false_alarms"), read("power"), read("candidates")
     cells = [float(row["after"]) for row in alarms]
     over = sum(cell > 6 for cell in cells)
+    verb = "is" if over == 1 else "are"
     by_size = worst(alarms, ("seeds", "agents"), tuple(RULES.values()))
     by_law = worst(alarms, ("law", "seeds differ", "episodes"), tuple(RULES.values()))
     laws = {"cost of an episode": "law", "seeds of an agent": "seeds differ", "episodes": "episodes"}
@@ -576,7 +577,7 @@ pairs of agents and are corrected by Holm. Seeds are the unit of replication thr
 
 Share of tables in which any two agents are told apart: the mean over cells and, in brackets, the largest cell. A cell
 has {TABLES} tables (half as many for 2000 episodes), so that a rate of 5 % is known to within 1 %. Of the {len(cells)}
-cells of the primary test the largest is {max(cells, default=math.nan):.1f} %, and {over} are above 6 %. “3 and 8”:
+cells of the primary test the largest is {max(cells, default=math.nan):.1f} %, and {over} {verb} above 6 %. “3 and 8”:
 every other agent has 3 seeds, the rest 8. P(> limit) is the test of `verdicts.share_tests` at one limit per law.
 
 {table_of(by_size, {"seeds": "seeds", "agents": "agents", **RULES})}

@@ -338,6 +338,7 @@ def test_every_method_is_explained_before_the_findings(browser, every):
 
 def test_the_title_of_another_librarys_page_is_its_file(browser, costs):
     browser.open(costs)
+    assert browser.run("return document.querySelector('.agents').previousElementSibling.textContent") == "Terms"
     assert (
         browser.run("return document.title")
         == "Per-episode report: episodes.csv · Cost · 4 agents · 3\u2009600 episodes"

@@ -74,7 +74,7 @@ def test_equivalence_is_said_where_it_was_shown():
     table = agents(A=rare(often=0.2), B=rare(often=0.2, first=1, worst=3))
     text = headline(table, margin=1.0)
     assert text.startswith("B has a heavier tail than A: ")
-    assert "ean return is equivalent" in text
+    assert "ean return is equivalent to within 1.00" in text
     assert "mean violations differ" in text
     assert "undecided" in headline(table, margin=0.05)
 

@@ -205,6 +205,7 @@ def _amounts(points: list[Point], how: Described) -> str:
 def _means_clause(view: View, others: list[Point], about: list[Pair]) -> str:
     """What is known of the means of the agents in the headline; nothing where one seed leaves them untested."""
     names = {RETURN: "mean return", VIOLATIONS: f"mean {view.measure.name}"}
+    within = dict(zip(names.values(), _margins(view)))
     found = any(pair.differ for pair in about)  # then only of the agents that the headline tells apart
     alike: dict[str, list[str]] = {}
     parts = []
@@ -216,24 +217,33 @@ def _means_clause(view: View, others: list[Point], about: list[Pair]) -> str:
         if len(by_verdict) == 1:
             alike.setdefault(next(iter(by_verdict)), []).append(name)
         elif by_verdict:
-            parts.append(
-                f"{name}: {', '.join(f'{verdict} for {_group(some, 0)}' for verdict, some in by_verdict.items())}"
-            )
-    parts = [*(_same_verdict(verdict, means) for verdict, means in alike.items()), *parts]
+            exactly = {EQUIVALENT: f"{EQUIVALENT} to within {within[name]}"}
+            each = (f"{exactly.get(verdict, verdict)} for {_group(some, 0)}" for verdict, some in by_verdict.items())
+            parts.append(f"{name}: {', '.join(each)}")
+    for verdict, means in reversed(alike.items()):
+        parts.insert(0, _same_verdict(verdict, {name: within[name] for name in means}))
     text = "; ".join(parts)
     if text and len(about) == 1:
         text += f" ({_means_of(view, about[0])})"
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def _same_verdict(verdict: str, means: list[str]) -> str:
-    """One verdict on one or two means, against every agent."""
-    both, plural = " and ".join(means), len(means) > 1 or means[0].endswith("s")
+def _margins(view: View) -> tuple[str, str]:
+    """The margin of mean return, and that of mean violations or cost, in words."""
+    of_cost = view.plan.cost_margin
+    share = percent(verdicts.MARGIN_SHARE, digits=0)
+    return number(view.return_margin), view.measure.text(of_cost) if stated(of_cost) else share
+
+
+def _same_verdict(verdict: str, means: dict[str, str]) -> str:
+    """One verdict on one or two means, which are given with their margins, against every agent."""
+    *_, last = means
+    both, plural = " and ".join(means), len(means) > 1 or last.endswith("s")
     if verdict == EQUIVALENT:
-        return f"{both} {'are' if plural else 'is'} equivalent"
+        return f"{both} {'are' if plural else 'is'} equivalent to within {' and '.join(means.values())}"
     if verdict == DIFFERENT:
         return f"{both} {'differ' if plural else 'differs'}"
-    return f"whether {' or '.join(means)} {'differ' if means[-1].endswith('s') else 'differs'} is undecided"
+    return f"whether {' or '.join(means)} {'differ' if last.endswith('s') else 'differs'} is undecided"
 
 
 def _means_of(view: View, pair: Pair) -> str:
