@@ -224,7 +224,7 @@ def test_the_pendulum_is_trained_evaluated_reported_and_replayed(here):
     follow("pendulum", "6400")
     table = pd.read_parquet(here / "out" / "pendulum" / "episodes.parquet")
     assert set(table["length"]) == {200}
-    assert (set(table["arm"]), set(table["agent"])) == ({"k=3", "w=0.0015"}, {"ppo_mlp"})
+    assert set(table["arm"]) == {"k=3", "w=0.0015"}
     assert set(table["actions"].map(len)) == {200 * 4}  # float32
     page = (here / "out" / "pendulum" / "watch" / "index.html").read_text()
     assert "too fast" in page

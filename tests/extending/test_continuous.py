@@ -145,6 +145,12 @@ def test_an_exported_agent_is_evaluated_and_replayed(home, agent):
         assert not differences(row, replay(row, perepisode.make("drift")))
 
 
+def test_the_declaration_of_the_page_is_that_of_the_test(home):
+    shown = {}
+    exec(guide.code("Continuous actions"), shown)
+    assert shown["actions"] == ENVIRONMENTS["drift"].actions
+
+
 def test_an_agent_without_continuous_actions_is_refused_in_one_line(home):
     error = refused("train", "--env", "drift.py:Drift", "--agent", "pqn_gru", *TINY)
     assert (
