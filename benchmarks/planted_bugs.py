@@ -35,7 +35,8 @@ RESET, T_GYMNAX = "interop/autoreset.py", "tests/interop/test_gymnax.py"
 GYMNASIUM, RECORDER, RECORDING = (f"interop/{name}.py" for name in ("gymnasium", "recorder", "recording"))
 T_GYMNASIUM, T_VIDEO = "tests/interop/test_gymnasium.py", "tests/interop/test_video.py"
 ADAPTER, PLUGINS, T_ADOPTED = "environments/gymnax_adapter.py", "plugins.py", "tests/extending/test_adopted.py"
-PPO, ON_POLICY = "algorithms/ppo_gru.py", "algorithms/on_policy.py"
+PPO, ON_POLICY, PQN = (f"algorithms/{name}.py" for name in ("ppo_gru", "on_policy", "pqn_gru"))
+DISTRIBUTIONS, ACTIONS = "algorithms/distributions.py", "environments/action_space.py"
 UPDATE, POP = "training/update.py", "training/population.py"
 COMPARE, DETECTORS = "evaluation/compare.py", "environments/craftax/detectors.py"
 T_TRAINING = "tests/training/test_"
@@ -43,6 +44,9 @@ T_PPO, T_OBJ, T_POP = f"{T_TRAINING}ppo.py", f"{T_TRAINING}objectives.py", f"{T_
 T_TRAIN, T_RULES, T_DISTILL = f"{T_TRAINING}train.py", f"{T_TRAINING}rules.py", f"{T_TRAINING}distill.py"
 T_UTIL, T_STREAMS = f"{T_TRAINING}utilities.py", f"{T_TRAINING}streams.py"
 COST_CRITIC = "methods/cost_critic.py"
+T_CONTINUOUS, T_BOX, T_BOX_DOORS = (
+    f"tests/{folder}/test_continuous.py" for folder in ("training", "extending", "interop")
+)
 T_COMPARE, T_METRICS = "tests/evaluation/test_compare.py", "tests/test_metrics.py"
 T_REPLAY, T_SHOWN = "tests/replay/test_replay.py", "tests/replay/test_violations.py"
 KILLS, T_KILLS = "environments/craftax/violations.py", "tests/environments/test_craftax_violations.py"
@@ -171,8 +175,8 @@ BUGS = (
     Bug(
         "loss: the ratio is the new probability over the old",
         PPO,
-        "log_prob(outputs, log_std, sample) - log_prob",
-        "log_prob(outputs, log_std, sample) * -1 + log_prob",
+        "self.distribution.log_prob(outputs, log_std, sample) - log_prob",
+        "log_prob - self.distribution.log_prob(outputs, log_std, sample)",
         f"{T_TRAINING}agents.py::test_the_learner_computes_what_the_rollout_did",
     ),
     Bug(
@@ -195,6 +199,141 @@ BUGS = (
         "falling = 0.0 if progress is None",
         "falling = 1.0 if progress is None",
         f"{T_TRAINING}agents.py::test_exploration_falls_and_evaluation_does_not_explore",
+    ),
+    Bug(
+        "ppo: nothing is remembered of the last episode while acting",
+        PPO,
+        "policy, self.env, hidden_state, is_first,",
+        "policy, self.env, hidden_state, jnp.zeros_like(is_first),",
+        f"{T_TRAINING}agents.py::test_the_learner_computes_what_the_rollout_did",
+    ),
+    Bug(
+        "ppo: nothing is remembered of the last episode while learning",
+        PPO,
+        "params, self.env, hidden_state, batch.is_first,",
+        "params, self.env, hidden_state, batch.done,",
+        f"{T_TRAINING}agents.py::test_the_learner_computes_what_the_rollout_did",
+    ),
+    Bug(
+        "pqn: nothing is remembered of the last episode while acting",
+        PQN,
+        "network.recur_once(params, x, hidden_state, is_first,",
+        "network.recur_once(params, x, hidden_state, jnp.zeros_like(is_first),",
+        f"{T_TRAINING}agents.py::test_the_learner_computes_what_the_rollout_did",
+    ),
+    Bug(
+        "pqn: nothing is remembered of the last episode while learning",
+        PQN,
+        "network.recur(params, x, hidden_state, batch.is_first,",
+        "network.recur(params, x, hidden_state, batch.done,",
+        f"{T_TRAINING}agents.py::test_the_learner_computes_what_the_rollout_did",
+    ),
+    Bug(
+        "rollout: the last value follows the last step",
+        UPDATE,
+        "last = choose(program, members, policy, runner)",
+        "last = choose(program, members, policy, state.runner)",
+        f"{T_TRAINING}agents.py::test_the_last_value_is_that_of_the_next_rollouts_first_step",
+    ),
+    # ---- continuous actions
+    Bug(
+        "continuous: the log-probability is that of the sample",
+        DISTRIBUTIONS,
+        "Sampled(sample, self.log_prob(mean, log_std, sample))",
+        "Sampled(sample, self.log_prob(mean, log_std, jnp.clip(sample, -1.0, 1.0)))",
+        T_CONTINUOUS,
+    ),
+    Bug(
+        "continuous: learning uses the sample, not the clipped action",
+        DISTRIBUTIONS,
+        "return stored.sample, stored.log_prob",
+        "return action, stored.log_prob",
+        f"{T_CONTINUOUS}::test_the_learner_computes_what_the_rollout_did",
+    ),
+    Bug(
+        "continuous: samples are clipped as actions alone",
+        DISTRIBUTIONS,
+        "return self.to_box(sample), Sampled(sample, self.log_prob(mean, log_std, sample))",
+        "sample = jnp.clip(sample, -1.0, 1.0)\n"
+        "        return self.to_box(sample), Sampled(sample, self.log_prob(mean, log_std, sample))",
+        f"{T_CONTINUOUS}::test_samples_are_independent_normals",
+    ),
+    Bug(
+        "continuous: the log-probability has the standard deviation",
+        DISTRIBUTIONS,
+        "- log_std - 0.5 * LOG_2PI",
+        "- 0.5 * LOG_2PI",
+        f"{T_CONTINUOUS}::test_log_probability_and_entropy_against_scipy",
+    ),
+    Bug(
+        "continuous: the entropy has its constant",
+        DISTRIBUTIONS,
+        "0.5 * (1.0 + LOG_2PI)",
+        "0.5",
+        f"{T_CONTINUOUS}::test_log_probability_and_entropy_against_scipy",
+    ),
+    Bug(
+        "continuous: actions are scaled around the centre of the box",
+        DISTRIBUTIONS,
+        "np.float32(centre) + np.float32(half) * sample",
+        "np.float32(half) * sample",
+        f"{T_CONTINUOUS}::test_an_action_is_the_sample_scaled_to_the_box_and_clipped",
+    ),
+    Bug(
+        "continuous: every number has its own random numbers",
+        DISTRIBUTIONS,
+        "jax.random.normal(key, mean.shape[1:])",
+        "jax.random.normal(key, (1,))",
+        f"{T_CONTINUOUS}::test_samples_are_independent_normals",
+    ),
+    Bug(
+        "continuous: the bytes of actions are read step by step",
+        ACTIONS,
+        "reshape(-1, *shape(actions))",
+        'reshape(-1, *shape(actions), order="F")',
+        f"{T_BOX}::test_every_episode_is_replayed_to_the_bit",
+    ),
+    Bug(
+        "continuous: actions are stored in full",
+        ACTIONS,
+        'return "float32" if isinstance(actions, Box) else "uint8"',
+        'return "float16" if isinstance(actions, Box) else "uint8"',
+        f"{T_BOX}::test_counts_equal_a_recount_from_the_stored_actions",
+    ),
+    Bug(
+        "continuous: numbers that are not finite are refused",
+        ACTIONS,
+        "~((taken >= low) & (taken <= high) & np.isfinite(taken))",
+        "(taken < low) | (taken > high)",
+        f"{T_BOX_DOORS}::test_an_action_that_does_not_fit_is_refused",
+    ),
+    Bug(
+        "continuous: a recorder stores the action that the environment used",
+        ACTIONS,
+        "return clip(actions, np.asarray(taken))",
+        "return np.asarray(taken)",
+        f"{T_BOX_DOORS}::test_the_recorder_of_jax_loops_stores_the_clipped_actions_that_the_environment_used",
+    ),
+    Bug(
+        "continuous: every program rounds a step alike",
+        "environments/stepping.py",
+        "if not isinstance(env.actions, Box)",
+        "if True or not isinstance(env.actions, Box)",
+        f"{T_BOX}::test_every_episode_is_replayed_to_the_bit",
+    ),
+    Bug(
+        "continuous: the adapter of gymnax restores the shape of an action",
+        ADAPTER,
+        "jnp.reshape(action, self.action_shape)",
+        'jnp.reshape(action, self.action_shape, order="F")',
+        f"{T_BOX}::test_the_adapter_flattens_actions_of_any_shape",
+    ),
+    Bug(
+        "continuous: a Q-network is refused",
+        "runs.py",
+        "and not AGENTS[self.agent].box_actions",
+        "and not AGENTS[self.agent]",
+        f"{T_BOX}::test_an_agent_without_continuous_actions_is_refused_in_one_line",
     ),
     # ---- reward streams
     Bug(

@@ -15,7 +15,7 @@ COSTLIEST = jnp.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2  # of a step: hanging, at 
 
 
 class Swing(pendulum.Pendulum):
-    """Pays 0 to 0.05 per step: the return of an episode must not be negative, or breaking the budget would cancel it."""
+    """Pays 0 to 0.05 per step, since breaking a budget would cancel a negative return."""
 
     def step_env(self, key, state, action, params):
         observation, after, reward, done, info = super().step_env(key, state, action, params)

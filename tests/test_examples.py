@@ -37,7 +37,7 @@ def here(tmp_path_factory):
     ENVIRONMENTS.clear()
     ENVIRONMENTS.update(known)
     sys.path[:] = search
-    for name in ("courier", "maze", "classic"):
+    for name in ("courier", "maze", "pendulum", "classic"):
         sys.modules.pop(name, None)
 
 
@@ -170,6 +170,85 @@ def test_the_maze_reaches_the_results_of_its_page(here, monkeypatch, tmp_path):
     assert means.loc["esr", "violations"] == pytest.approx(means.loc["ser", "violations"], abs=0.3)
     assert means.loc["esr", "return"] == pytest.approx(means.loc["ser", "return"], rel=0.1)
     assert "onto the flowers" in Path("out/maze/watch/index.html").read_text()
+
+
+# ---- a pendulum of gymnax, with continuous actions ------------------------------------------------------------------
+
+
+def swung(key, torques):
+    """Task rewards and counts of a pendulum of the example, [step]."""
+    env = perepisode.make("pendulum.py:Pendulum")
+
+    def step(state, torque):
+        after, outcome = env.step(key, state, torque[None])
+        return after, (outcome.task_reward, outcome.violations[0], outcome.end_cause)
+
+    return jax.lax.scan(step, env.reset(key), torques)[1]
+
+
+def test_the_pendulum_by_hand():
+    """Euler's method in NumPy: gravity 10, length and mass 1, steps of 0.05 s."""
+    pytest.importorskip("gymnax")
+    env, key = perepisode.make("pendulum.py:Pendulum"), jax.random.key(3)
+    assert env.actions == perepisode.Box((-2.0,), (2.0,))
+    start = env.reset(key).env_state
+    angle, speed = float(start.theta), float(start.theta_dot)
+    torques = 2.0 * np.sign(np.sin(np.arange(200) / 6))  # pushes it back and forth, up to the limit
+    rewards, counts, ends = jax.tree.map(np.asarray, jax.jit(swung)(key, jnp.float32(torques)))
+    for time, torque in enumerate(torques[:60]):  # later, rounding has grown
+        wrapped = (angle + math.pi) % (2 * math.pi) - math.pi
+        cost = wrapped**2 + 0.1 * speed**2 + 0.001 * torque**2
+        assert rewards[time] == pytest.approx((1 - cost / (math.pi**2 + 6.4 + 0.004)) / 20, abs=1e-4)
+        speed = np.clip(speed + (15 * math.sin(angle) + 3 * torque) * 0.05, -8, 8)
+        angle += speed * 0.05
+        assert counts[time] == (abs(speed) > 6)
+    assert 0 < counts[:60].sum() < 60
+    assert ends.tolist() == [perepisode.EndCause.RUNNING] * 199 + [perepisode.EndCause.TIMEOUT]
+    picture = env.draw(env.reset(key))  # upwards at angle 0
+    assert picture.shape == (64, 64, 3)
+
+
+def test_the_picture_of_the_pendulum_points_where_it_does():
+    pytest.importorskip("gymnax")
+    env = perepisode.make("pendulum.py:Pendulum")
+    state = env.reset(jax.random.key(0))
+    for angle, row, column in ((0.0, 8, 32), (np.pi / 2, 32, 56), (np.pi, 56, 32), (-np.pi / 2, 32, 8)):
+        inner = state.env_state.replace(theta=jnp.float32(angle))
+        picture = np.asarray(env.draw(type(state)(inner, state.observation, state.time)))
+        disc = (picture == [40, 90, 170]).all(axis=-1)
+        np.testing.assert_allclose(np.argwhere(disc).mean(axis=0), [row, column], atol=0.5)
+
+
+def test_the_pendulum_is_trained_evaluated_reported_and_replayed(here):
+    pytest.importorskip("gymnax")
+    follow("pendulum", "6400")
+    table = pd.read_parquet(here / "out" / "pendulum" / "episodes.parquet")
+    assert set(table["length"]) == {200}
+    assert set(table["arm"]) == {"k=3", "w=0.0015"}
+    assert set(table["actions"].map(len)) == {200 * 4}  # float32
+    page = (here / "out" / "pendulum" / "watch" / "index.html").read_text()
+    assert "too fast" in page
+    assert "NOT reproduced" not in page
+
+
+@pytest.mark.slow
+def test_the_pendulum_reaches_the_results_of_its_page(here, monkeypatch, tmp_path):
+    pytest.importorskip("gymnax")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pendulum.py").symlink_to(here / "pendulum.py")
+    follow("pendulum")
+    table = pd.read_parquet("out/pendulum/episodes.parquet").query("in_first")
+    means = table.groupby(["method", "seed"])["return"].mean()
+    keys = jax.random.split(jax.random.key(0), 256)
+    torques = jax.random.uniform(keys[0], (256, 200), minval=-2.0, maxval=2.0)
+    random = jax.jit(jax.vmap(swung))(keys, torques)[0].sum(axis=1).mean()
+    assert random < 7.5
+    assert (10 - means < (10 - random) / 4).all()  # no episode earns more than 10
+    over = (table["violations"] > 3).groupby([table["method"], table["seed"]]).mean()
+    assert (over["esr"] < 0.02).all()
+    assert over["ser"].mean() > 0.03
+    worst = table.groupby(["method", "seed"])["violations"].apply(lambda v: v.nlargest(len(v) // 10).mean())
+    assert worst["ser"].mean() > 1.5 * worst["esr"].mean()
 
 
 # ---- agents of other libraries --------------------------------------------------------------------------------------

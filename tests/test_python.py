@@ -21,8 +21,8 @@ from perepisode.environments import ENVIRONMENTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "python.md"
 EXPORTED = {
-    "make", "register_env", "register_method", "Environment", "Objective", "Outcome", "EndCause", "Box", "train", "evaluate",
-    "report", "compare", "watch", "agents", "metrics",
+    "make", "register_env", "register_method", "Environment", "Objective", "Outcome", "EndCause", "Box", "train",
+    "evaluate", "report", "compare", "watch", "agents", "metrics",
 }  # fmt: skip
 SMALL = ("num_envs=16", "num_steps=20", "num_minibatches=2", "hidden_size=8", "precision=fp32", "weight=0.02,0.1")
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perepisode.environments import reset_pool
+from perepisode.environments.action_space import Box
 from perepisode.environments.base import EndCause, Environment, Outcome
 from perepisode.pytree import pytree
 from perepisode.settings import setting
@@ -15,7 +16,7 @@ from perepisode.settings import setting
 
 @pytree
 class Walk:
-    here: jax.Array  # int32
+    here: jax.Array  # int32, or float32 in `Drift`
     steps: jax.Array  # int32
 
 
@@ -48,6 +49,32 @@ class Cliff(Environment):
     @property
     def max_episode_steps(self):
         return 12
+
+
+@dataclass(frozen=True)
+class Drift(Environment):
+    """A position that the first number of an action pushes; a large second number, and a far position, are counted."""
+
+    name, dilemmas, actions = "drift", ("large", "far"), Box((-1.0, 0.0), (1.0, 2.0))
+    observation_bounds = (-3.0, 3.0)
+
+    def reset(self, key):
+        return Walk(jax.random.uniform(key, (), jnp.float32, -1.0, 1.0), jnp.int32(0))
+
+    def step(self, key, state, action):
+        here = 0.9 * state.here + 0.7 * action[0] - 0.1 * action[1] + 0.05 * jax.random.normal(key)
+        after = Walk(here, state.steps + 1)
+        counts = jnp.stack([action[1] > 1.5, jnp.abs(here) > 1.0]).astype(jnp.int32)
+        late = jnp.where(after.steps >= 10, EndCause.TIMEOUT, EndCause.RUNNING)
+        cause = jnp.where(jnp.abs(here) > 2.0, EndCause.DEATH, late)
+        return after, Outcome(1.0 - 0.3 * here**2, counts, counts, {}, cause.astype(jnp.int32))
+
+    def observe(self, state):
+        return jnp.stack([state.here, state.steps / 10])
+
+    @property
+    def max_episode_steps(self):
+        return 10
 
 
 class Counted(Cliff):

@@ -136,6 +136,22 @@ def test_the_learner_computes_what_the_rollout_did(name):
         assert float(agent.loss(params, hidden, lucky, targets)[1]["kl"]) == pytest.approx(np.exp(0.1) - 1.1, rel=1e-3)
 
 
+def test_the_last_value_is_that_of_the_next_rollouts_first_step(name):
+    """With the weights unchanged; a value of an earlier step would be another."""
+    greedy = {"start_e": 0.0, "end_e": 0.0} if name == "pqn_gru" else {}
+    agent = AGENTS[name](Temptation(horizon=5), config_of(name, **greedy))
+    run = Run("temptation", "temptation", "unconstrained", {}, 5, GAMMA, agent=name, config=agent.config)
+    members, program = population.gather([run]), update.Program(agent, 32, 4, 32)
+    state = jax.jit(partial(update.init, program))(members, update.initial_params(program, members, [5]))
+    rollout = jax.jit(partial(update.rollout, program))
+    state, first, _, last = rollout(members, state)
+    _, second, _, _ = rollout(members, state)
+    goes_on = ~np.asarray(first.done[-1])
+    assert goes_on.any()
+    np.testing.assert_allclose(np.asarray(last)[goes_on], np.asarray(second.value[0])[goes_on], rtol=1e-5, atol=1e-7)
+    assert not np.allclose(last, first.value[0], rtol=1e-3)
+
+
 def test_exploration_falls_and_evaluation_does_not_explore(name):
     if name != "pqn_gru":
         pytest.skip("samples its actions")

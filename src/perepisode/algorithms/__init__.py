@@ -1,12 +1,13 @@
 """The agents: learning algorithms with their networks, one file each, found by name in AGENTS.
 
-    ppo_gru      the paper's: proximal policy optimisation (PPO) with a gated recurrent unit (GRU)
-    ppo_mlp      PPO with a feed-forward network
-    pqn_gru      a parallelised Q-network (PQN) with a GRU
-    base         the interface: what an agent declares and computes
-    on_policy    advantages, minibatches and the optimizer of agents that learn from their latest rollout
-    network      layers
-    fitting      agents for environments that declare none
+    ppo_gru        the paper's: proximal policy optimisation (PPO) with a gated recurrent unit (GRU)
+    ppo_mlp        PPO with a feed-forward network
+    pqn_gru        a parallelised Q-network (PQN) with a GRU
+    base           the interface: what an agent declares and computes
+    on_policy      advantages, minibatches and the optimizer of agents that learn from their latest rollout
+    network        layers
+    distributions  over discrete actions, and over a `Box`
+    fitting        agents for environments that declare none
 
 An agent of your own is loaded as `--agent file.py:Class` (docs/tutorials/add-an-agent.md).
 """

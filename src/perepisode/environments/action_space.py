@@ -84,7 +84,7 @@ def refuse_unknown(actions: Actions, taken: np.ndarray, env: str, remedy: str = 
         if outside.any():
             place = tuple(np.argwhere(outside)[0].tolist())
             bounds = f"{low[place[-1]]:g} to {high[place[-1]]:g}"
-            raise ConfigError(f"action {taken[place]} is out of bounds; {env} has numbers from {bounds}{remedy}")
+            raise ConfigError(f"action {taken[place]!s} is out of bounds; {env} has numbers from {bounds}{remedy}")
     elif ((taken < 0) | (taken >= actions)).any():
         first = taken.min() if taken.min() < 0 else taken.max()
         raise ConfigError(f"action {first} is unknown; {env} has actions 0 to {actions - 1}")

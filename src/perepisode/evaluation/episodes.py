@@ -14,7 +14,8 @@
 | violations | of the run's own dilemma, exact |
 | violations_<dilemma>[_paper] | of every dilemma, in evaluation: exact, and by the paper's state difference |
 | info_* | sums of the environment's info counters |
-| reset_key, episode_key, actions | for replays; keys of environment steps and actions derive from episode_key |
+| reset_key, episode_key | for replays; keys of environment steps and actions derive from episode_key |
+| actions | for replays, the bytes of one uint8 or uint16 per step, or of the float32 vector of a `Box`, little-endian |
 
 A table of another program needs only `REQUIRED`, under these names or the aliases that other libraries write
 (`COLUMN_ALIASES`); `read` fills in the rest.
