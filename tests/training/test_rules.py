@@ -141,6 +141,18 @@ def test_resuming_starts_at_the_newest_checkpoint(tmp_path):
     checkpoints.close()
 
 
+def test_checkpoints_keep_the_random_keys_of_an_environments_state(tmp_path):
+    checkpoints, state = Checkpoints(tmp_path), {"key": jax.random.split(jax.random.key(7), 3), "time": jnp.arange(3)}
+    checkpoints.save(1, state)
+    checkpoints.wait()
+    restored = checkpoints.restore(jax.eval_shape(lambda: state), print)
+    checkpoints.close()
+    assert restored["key"].dtype == state["key"].dtype
+    drawn = [jax.vmap(jax.random.normal)(one["key"]).tolist() for one in (restored, state)]
+    assert drawn[0] == drawn[1]
+    assert restored["time"].tolist() == [0, 1, 2]
+
+
 @dataclass(frozen=True)
 class ThreeDilemmas:
     dilemmas = ("a", "b", "c")

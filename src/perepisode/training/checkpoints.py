@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 logging.getLogger("absl").setLevel(logging.ERROR)  # orbax reports every save at INFO
@@ -38,7 +39,7 @@ class Checkpoints:
         self.wait()
         if update not in self._manager.all_steps():
             # copy, because the next chunk donates the state's buffers
-            leaves = {name: np.array(leaf) for name, leaf in _named(state).items()}
+            leaves = {name: np.array(_data(leaf)) for name, leaf in _named(state).items()}
             self._writing = self._writer.submit(self._write, update, leaves)
 
     def _write(self, update: int, leaves: dict[str, np.ndarray]) -> None:
@@ -77,17 +78,17 @@ class Checkpoints:
         return None
 
     def _read(self, update: int, like: Any) -> Any:
-        shapes = {
-            name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None))
-            for name, leaf in _named(like).items()
-        }
+        shapes = {}
+        for name, leaf in _named(like).items():
+            plain = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+            shapes[name] = jax.ShapeDtypeStruct(plain.shape, plain.dtype, sharding=getattr(plain, "sharding", None))
         args = self._ocp.args.Composite(state=self._ocp.args.StandardRestore(shapes), sums=self._ocp.args.JsonRestore())
         restored = self._manager.restore(update, args=args)
         for name, value in restored["state"].items():
             if _checksum(np.asarray(value)) != restored["sums"][name]:
                 raise ValueError(f"checksum of {name} differs")
-        structure = jax.tree.structure(like)
-        return jax.tree.unflatten(structure, [restored["state"][name] for name in _named(like)])
+        leaves = [_as(leaf, restored["state"][name]) for name, leaf in _named(like).items()]
+        return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
     def close(self) -> None:
         self._writer.shutdown()
@@ -101,6 +102,20 @@ class Checkpoints:
 def _named(state: Any) -> dict[str, Any]:
     leaves = jax.tree.leaves(state)
     return {f"{i:04d}": leaf for i, leaf in enumerate(leaves)}
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _data(leaf: Any) -> Any:
+    """A leaf as plain numbers: the state of an environment may have random keys."""
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _as(like: Any, data: Any) -> Any:
+    """The inverse of `_data`."""
+    return jax.random.wrap_key_data(data) if _is_key(like) else data
 
 
 def _checksum(value: np.ndarray) -> int:
