@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.boundary.command_line import refused, works, works_or_one_line
 
@@ -74,6 +74,9 @@ def test_an_agent_may_have_any_name(home, method, shown):
         min_size=1,
         max_size=25,
     )
+)
+@example(
+    [("PPO", 0, 0.0, 0), ("PPO", 1, 1.0, 3), ("nan", 0, -2e16, 5), ("$x$", 2, -3e15, 5), ("a|b", 0, -4e16, 4.6e28)]
 )
 def test_four_columns_of_names_and_numbers_give_a_page(home, rows):
     assert report(home, csv(pd.DataFrame(rows, columns=list(FOUR))))

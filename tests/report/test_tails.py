@@ -190,6 +190,15 @@ def test_the_bound_is_exact_at_its_corners(read):
         assert np.interp(whole, least.get_xdata(), least.get_ydata()) == pytest.approx(whole)
 
 
+def test_a_bound_of_many_steps_is_drawn_with_few_points(read):
+    """A step for every count would be ten thousands of points, and too many to hold for a count of 10²⁸."""
+    table = spread({"A": [0, 20_000], "B": [1, 19_000]})
+    with canvas.style():
+        (axes,) = tail_figures.tail(read(table, "many"), ()).figure.axes
+    drawn = {line.get_label(): len(line.get_xdata()) for line in axes.lines}
+    assert 200 < drawn["least possible"] < 1000
+
+
 def test_an_agent_far_out_is_in_the_caption_and_not_drawn(read):
     table = spread({"esr": [1, 1, 2], "ser": [1, 2, 3]})
     far = spread({"unconstrained": [30, 31, 32]})

@@ -25,6 +25,7 @@ LAWS = (
 )
 RARE = 0.05  # a share that a linear axis cannot show
 FAR = 100.0  # times the median: larger costs need a logarithmic axis
+VISIBLE = 400  # points of a curve; a staircase of more steps looks like a line
 FAR_OUT = 1.5  # times the range of all others: not drawn
 ROUNDING = 1e-9
 STEEP = 10.0  # times the smallest CVaR: needs a logarithmic axis
@@ -100,8 +101,9 @@ def _draw_laws(axes: Axes, points: Sequence[Point]) -> str:
     share = max(point.measure.tail_share(seed.counts.size) for point in points for seed in point.seeds)
     below = [point for point in points if point.tail.mean < metrics.least_cvar(mean_of(point), share) - ROUNDING]
     most = max([*map(mean_of, points), *(mean for point in below for mean in point.per_seed(metrics.mean))])
-    corners = [whole + part for whole in range(int(most) + 1) for part in (0, share) if whole + part <= most]
-    means = np.union1d(np.linspace(0, most, 400), corners)
+    steps = range(int(most) + 1 if most < VISIBLE else 0)
+    corners = [whole + part for whole in steps for part in (0, share) if whole + part <= most]
+    means = np.union1d(np.linspace(0, most, VISIBLE), corners)
     for label, law, line in LAWS:
         named = label.format(events=points[0].measure.events)
         axes.plot(means, [law(mean, share) for mean in means], color=FAINT, label=named, zorder=1, **line)
