@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from test_plugins import refused
 from test_wrong_env import TINY
+from tests.resuming import straight_and_resumed
 
 import perepisode
 from perepisode.algorithms import fitting
@@ -22,9 +23,6 @@ from perepisode.environments.base import EndCause, Environment, Outcome
 from perepisode.environments.gymnax_adapter import from_gymnax
 from perepisode.replay.episode import differences, replay
 from perepisode.runs import RunFolder
-from perepisode.training import update
-from perepisode.training.checkpoints import Checkpoints
-from perepisode.training.train import prepare, run_chunk
 
 pytestmark = pytest.mark.xdist_group("extending-bare")
 
@@ -104,16 +102,7 @@ def test_every_episode_is_replayed_to_the_bit(home):
 @pytest.mark.parametrize("agent", AGENTS)
 def test_resuming_is_equal_to_the_bit(home, agent, tmp_path):
     (run,) = [RunFolder(path.parent).read() for path in home.glob("out/*/run.json") if _agent(path) == agent]
-    program, members = prepare([run])
-    state = jax.jit(partial(update.init, program))(members, update.initial_params(program, members, [run.seed]))
-    straight = run_chunk(program, 4, members, jax.tree.map(jnp.copy, state), 4)[0]
-    half = run_chunk(program, 4, members, state, 2)[0]
-    checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(2, half)
-    checkpoints.wait()
-    restored = jax.device_put(checkpoints.restore(jax.eval_shape(lambda: half), print))
-    checkpoints.close()
-    resumed = run_chunk(program, 4, members, restored, 2)[0]
+    straight, resumed = straight_and_resumed(run, tmp_path)
     assert float(jnp.abs(straight.params.log_std).max()) > 0  # it is learned
     for one, other in zip(jax.tree.leaves(resumed.params), jax.tree.leaves(straight.params), strict=True):
         np.testing.assert_array_equal(one, other)

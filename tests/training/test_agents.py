@@ -20,8 +20,8 @@ from perepisode.evaluation.rollout import evaluate
 from perepisode.replay.episode import differences, replay
 from perepisode.runs import Run
 from perepisode.training import population, update
-from perepisode.training.checkpoints import Checkpoints
-from perepisode.training.train import TrainingOptions, prepare, run_chunk, train
+from perepisode.training.train import TrainingOptions, run_chunk, train
+from tests.resuming import straight_and_resumed
 
 NAMES = ("ppo_gru", "ppo_mlp", "pqn_gru")
 pytestmark = [pytest.mark.parametrize("name", NAMES), pytest.mark.xdist_group("agents")]
@@ -173,17 +173,7 @@ def small(name, **changes):
 
 
 def test_resuming_is_equal_to_the_bit(name, tmp_path):
-    run = small(name)
-    program, members = prepare([run])
-    state = jax.jit(partial(update.init, program))(members, update.initial_params(program, members, [3]))
-    straight = run_chunk(program, 4, members, jax.tree.map(jnp.copy, state), 4)[0]
-    half = run_chunk(program, 4, members, state, 2)[0]
-    checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(2, half)
-    checkpoints.wait()
-    restored = jax.device_put(checkpoints.restore(jax.eval_shape(lambda: half), print))
-    checkpoints.close()
-    resumed = run_chunk(program, 4, members, restored, 2)[0]
+    straight, resumed = straight_and_resumed(small(name), tmp_path)
     for one, other in zip(jax.tree.leaves(resumed.params), jax.tree.leaves(straight.params), strict=True):
         np.testing.assert_array_equal(one, other)
 

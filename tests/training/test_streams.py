@@ -28,9 +28,9 @@ from perepisode.replay.episode import differences, replay
 from perepisode.runs import Run
 from perepisode.study.packing import pack
 from perepisode.training import population, update
-from perepisode.training.checkpoints import Checkpoints
 from perepisode.training.train import TrainingOptions, agent_of, prepare, run_chunk, train, weights
 from tests import oracles
+from tests.resuming import straight_and_resumed
 
 METHODS_WITH_COST_CRITIC = ("ppo_lag", "ppo_pid", "focops", "p3o", "crpo")
 STEPS, ENVS = 9, 4
@@ -294,20 +294,12 @@ def test_a_run_alone_is_the_run_in_a_population(trained, tmp_path):
 
 @pytest.mark.parametrize("name", ["ppo_pid", "p3o"])
 def test_resuming_is_equal_to_the_bit(name, tmp_path):
-    program, members = prepare([small(name, num_steps=64)])
-    state = jax.jit(partial(update.init, program))(members, update.initial_params(program, members, [3]))
-    straight = run_chunk(program, 4, members, jax.tree.map(jnp.copy, state), 4)[0]
-    half = run_chunk(program, 4, members, state, 2)[0]
-    checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(2, half)
-    checkpoints.wait()
-    restored = jax.device_put(checkpoints.restore(jax.eval_shape(lambda: half), print))
-    checkpoints.close()
-    resumed = run_chunk(program, 4, members, restored, 2)[0]
+    run = small(name, num_steps=64)
+    straight, resumed = straight_and_resumed(run, tmp_path)
     kept = [(x.params, x.opt_state, x.duals) for x in (resumed, straight)]
     for one, other in zip(*map(jax.tree.leaves, kept), strict=True):
         np.testing.assert_array_equal(one, other)
-    initial = members.init_duals()
+    initial = prepare([run])[1].init_duals()
     changed = [not np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (straight.duals, initial)))]
     assert any(changed)
 

@@ -1,7 +1,7 @@
 """Methods with a cost critic, as in the libraries of constrained reinforcement learning: the violations of a step are
 a stream of their own, with a value head, a discount factor and a λ of generalised advantage estimation (GAE).
 
-A method derives from `CostCritic` and gives the weights of the advantages, or a policy loss of its own.
+A method derives from `CostCritic` and has a multiplier, or other coefficients, or a policy loss of its own.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class CostCritic(Objective):
     streams = Streams(("reward", "cost"), weighted_surrogate)
 
     def coefficients(self, dual: Any) -> jax.Array:
-        """What the streams' policy loss needs: by default the weights of both advantages."""
-        raise NotImplementedError
+        """What the streams' policy loss needs: by default the weights of (A_r - λ A_c) / (1 + λ)."""
+        multiplier = self.multiplier(dual)
+        return jnp.stack([jnp.ones_like(multiplier), -multiplier]) / (1.0 + multiplier)
 
     def rewards(self, dual: Any, before: Accrued, after: Accrued) -> jax.Array:
         return jnp.stack([task_reward(before, after), cost(before, after)], axis=-1)
@@ -48,6 +49,8 @@ class CostCritic(Objective):
         return Mixture(gammas, lambdas, self.coefficients(dual))
 
 
-def price_weights(multiplier: jax.Array) -> jax.Array:
-    """The weights of (A_r - λ A_c) / (1 + λ)."""
-    return jnp.stack([jnp.ones_like(multiplier), -multiplier]) / (1.0 + multiplier)
+class ExcessDual(CostCritic):
+    """Without a multiplier: the dual variable is Ĉ - d, the excess of the mean, held while no episode ends."""
+
+    def next_dual(self, dual, finished):
+        return finished.mean(finished.violations - self.budget, otherwise=dual)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from perepisode.lazy import jax, jnp
-from perepisode.methods.cost_critic import price_weights
 from perepisode.methods.objective import Streams, register_method
 from perepisode.methods.ppo_lag import PPOLag
 from perepisode.settings import setting
@@ -11,8 +10,8 @@ from perepisode.settings import setting
 
 def trust_region_loss(coefficients, ratio, kl, advantages, clip_eps) -> jax.Array:
     """mean((KL - ratio · A / β) · 1[KL ≤ δ]): a state outside the trust region is left out."""
-    *weights, temperature, radius = coefficients
-    advantage = (jnp.stack(weights) * advantages).sum(-1)
+    weights, (temperature, radius) = coefficients[:-2], coefficients[-2:]
+    advantage = (weights * advantages).sum(-1)
     inside = jax.lax.stop_gradient(kl) <= radius
     return jnp.where(inside, kl - ratio * advantage / temperature, 0.0).mean()
 
@@ -32,4 +31,4 @@ class Focops(PPOLag):
     )
 
     def coefficients(self, dual):
-        return jnp.append(price_weights(self.multiplier(dual)), jnp.stack([self.temperature, self.trust_region]))
+        return jnp.append(super().coefficients(dual), jnp.stack([self.temperature, self.trust_region]))

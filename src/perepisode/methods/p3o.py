@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perepisode.lazy import jax, jnp
-from perepisode.methods.cost_critic import CostCritic, clipped_surrogate
+from perepisode.methods.cost_critic import ExcessDual, clipped_surrogate
 from perepisode.methods.objective import Streams, register_method
 from perepisode.settings import setting
 
@@ -16,20 +16,17 @@ def penalised_surrogate(coefficients, ratio, kl, advantages, clip_eps) -> jax.Ar
 
 
 @register_method
-class P3O(CostCritic):
+class P3O(ExcessDual):
     """An exact penalty: without a multiplier, violations weigh κ while the mean is above d, and nothing below it."""
 
     kappa: jax.Array | float = setting(5.0, "κ, weight of the penalty", low=0)
 
     name, label = "p3o", "P3O"
-    streams = Streams(CostCritic.streams.names, penalised_surrogate)
+    streams = Streams(ExcessDual.streams.names, penalised_surrogate)
     explanation = (
         "penalised proximal policy optimisation: a fixed penalty on costs while the mean is above d violations per "
         "episode."
     )
-
-    def next_dual(self, dual, finished):
-        return finished.mean(finished.violations - self.budget, otherwise=dual)
 
     def coefficients(self, dual):
         return jnp.stack([self.kappa, dual])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perepisode.lazy import jax
-from perepisode.methods.cost_critic import CostCritic, price_weights
+from perepisode.methods.cost_critic import CostCritic
 from perepisode.methods.lagrangian import Lagrangian
 from perepisode.methods.objective import register_method
 from perepisode.settings import setting
@@ -21,6 +21,3 @@ class PPOLag(CostCritic, Lagrangian):
 
     name, label, colour, marker = "ppo_lag", "PPO-Lag", "", ""
     explanation = "a Lagrangian with a cost critic: learns the price at which the mean is d violations per episode."
-
-    def coefficients(self, dual):
-        return price_weights(self.multiplier(dual))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perepisode.methods.cost_critic import CostCritic, price_weights
+from perepisode.methods.cost_critic import CostCritic
 from perepisode.methods.objective import register_method
 from perepisode.methods.pid_lagrangian import PidLagrangian
 
@@ -16,6 +16,3 @@ class PPOPid(CostCritic, PidLagrangian):
         "PPO-Lag whose price is set by a proportional-integral-derivative (PID) controller, for a mean of d violations "
         "per episode."
     )
-
-    def coefficients(self, dual):
-        return price_weights(self.multiplier(dual))
